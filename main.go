@@ -19,7 +19,7 @@ import (
 	"github.com/kubemend/kubemend/setup"
 )
 
-// version is set by the linker.
+// version is the release, which the linker sets.
 var version = "dev"
 
 func main() {

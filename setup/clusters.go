@@ -18,9 +18,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// RBAC for ClusterCache. It needs kubeconfigs alone, but rules know neither labels nor parts of names (docs/reference/rights.md).
+// RBAC for ClusterCache. It needs only kubeconfigs, but RBAC cannot select Secrets by label or by part of a name
+// (docs/reference/rights.md).
 // +kubebuilder:rbac:groups=core,resources=secrets,verbs=list;watch
-// Which workload cluster a Cluster is, is kept on it.
+// RBAC for the annotation of a Cluster that identifies its workload cluster.
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch;patch
 
 // connect sets up the connections to workload clusters.
@@ -35,7 +36,7 @@ func (p *program) connect(ctx context.Context) error {
 	if err := transports.Register(); err != nil {
 		return err
 	}
-	// ClusterCache would look for this pod itself, and go past the transports where it finds it.
+	// With POD_UID set, ClusterCache would connect to the manager's own cluster without the transports.
 	defer p.self.HideUID()()
 	cc, err := clustercache.SetupWithManager(ctx, p, clustercache.Options{
 		SecretClient:     transports,

@@ -24,7 +24,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
-// hostRemediationServices are the controllers that power-cycle hosts, to be started when the kinds that they need are there and free.
+// hostRemediationServices returns the services that power-cycle hosts and release orphaned hosts, for the CRD gate.
 func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	verified := p.connections
 	verified.Verify = p.clusters.Verify
@@ -37,14 +37,14 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	writer := p.writer()
 	hosts, recorder := &host.Hosts{Client: writer, Live: p.GetAPIReader()}, p.GetEventRecorder("kubemend")
 	gate := &begin.Gate{Clock: clock.RealClock{}}
-	// A reconciler ends what was begun, and begins nothing, if its service is switched off.
+	// If its service is Off, a reconciler starts no remediation, and only ends those that were begun.
 	reconciler := func(kind remediation.Kind, s *crdgate.Service) *hostremediation.Reconciler {
 		return &hostremediation.Reconciler{
 			Kind: kind, Installed: p.installed, Client: writer, Live: p.GetAPIReader(),
 			Hosts: hosts, Clusters: p.clusters, Nodes: p.nodes, Gate: gate, Ledger: p.ledger, Records: p.records,
 			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: p.o.watchFilter, Verify: p.clusters.Verify,
 			Finds: func(check types.NamespacedName, machine types.UID) (healthy, known bool) {
-				if p.checks == nil { // a teardown has none
+				if p.checks == nil { // in a teardown
 					return false, false
 				}
 				return p.checks.Finds(check, machine)
@@ -69,7 +69,7 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	return []*crdgate.Service{metal3, own, cleanup}, nil
 }
 
-// hostServices are the services by the flags: those of a closed feature gate release what was begun before.
+// hostServices returns these services as the flags configure them. If the feature gate is off, they only end what was begun before.
 func hostServices(o *Options) (metal3, own, cleanup *crdgate.Service) {
 	metal3, own, cleanup = crdgate.Metal3Remediations(o.metal3Remediations), crdgate.HostRemediations(), crdgate.Hosts()
 	for _, s := range []*crdgate.Service{metal3, own, cleanup} {
@@ -93,7 +93,8 @@ func (p *program) start(r *hostremediation.Reconciler) func(context.Context) err
 		if _, err := p.GetRESTMapper().RESTMapping(r.Kind.GroupKind(), r.Kind.Version); err != nil {
 			return fmt.Errorf("find version %s of %s: %w", r.Kind.Version, r.Kind.Kind, err)
 		}
-		if err := r.SetupWithManager(ctx, p, p.connections, controller.Options{MaxConcurrentReconciles: p.o.hostRemediations.Concurrency}); err != nil {
+		options := controller.Options{MaxConcurrentReconciles: p.o.hostRemediations.Concurrency}
+		if err := r.SetupWithManager(ctx, p, p.connections, options); err != nil {
 			return err
 		}
 		p.hostsWatched.Store(true)
@@ -101,13 +102,13 @@ func (p *program) start(r *hostremediation.Reconciler) func(context.Context) err
 	}
 }
 
-// sweep starts what releases orphaned hosts and nodes.
+// sweep adds the runnable that releases orphaned hosts and nodes.
 func (p *program) sweep(hosts *host.Hosts, recorder events.EventRecorder) error {
 	orphans := &leftovers.Sweep{
 		Remover:   leftovers.Remover{Client: p.writer(), Live: p.GetAPIReader(), Nodes: p.nodes, Hosts: hosts, Recorder: recorder},
 		Installed: p.installed, Clock: clock.RealClock{}, Grace: p.o.hostRemediations.OrphanGrace, Teardown: p.o.teardown,
 	}
-	if !p.o.teardown { // the teardown reads the nodes of all clusters anyway
+	if !p.o.teardown { // a teardown reads the nodes of all clusters itself
 		orphans.Fenced = p.clusters.Fenced
 	}
 	return p.Add(orphans)
@@ -115,7 +116,8 @@ func (p *program) sweep(hosts *host.Hosts, recorder events.EventRecorder) error 
 
 var errStoodDown = errors.New("another replica is to power-cycle the host that this one runs on")
 
-// here says where the manager runs, and ends it for another replica, where there may be one: leader election releases the lease.
+// here returns the node of the manager. With leader election, it also lets the controller end this process before it power-cycles the
+// manager's own host: the process releases the leader lease, and a replica on another node continues.
 func (p *program) here() hostremediation.Self {
 	here := hostremediation.Self{Node: p.self.Node, BootID: p.self.BootID}
 	if p.self.BootID != "" && p.o.election.enabled && p.self.Namespace != "" && p.self.Name != "" {
@@ -125,8 +127,7 @@ func (p *program) here() hostremediation.Self {
 	return here
 }
 
-// slim is the transform of all caches that have none of their own. Of hosts it keeps what is read; their kind may be installed later
-// than the manager, and a cache cannot be set up for kinds that are not there.
+// slim is the default transform of the caches, also for hosts: with a transform of its own, a kind must exist when the cache is set up.
 func slim(obj any) (any, error) {
 	if _, isHost := obj.(*bmov1alpha1.BareMetalHost); isHost {
 		return host.SlimHost(obj)

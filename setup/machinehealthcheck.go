@@ -13,7 +13,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// addMachineHealthChecks adds the MachineHealthCheck controller, and what it needs, to mgr.
+// addMachineHealthChecks adds the controllers that remediate, claim and release MachineHealthChecks.
 func (p *program) addMachineHealthChecks(ctx context.Context) error {
 	writer := p.writer()
 	requests := &remediationrequest.Requests{Client: writer, Live: p.GetAPIReader()}

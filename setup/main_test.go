@@ -13,12 +13,12 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// Users read the flags in docs/reference/flags.md; it says what the program says.
+// docs/reference/flags.md is generated from the flags.
 func TestFlagsAreDocumented(t *testing.T) {
 	golden.Compare(t, "../docs/reference/flags.md", flagsDocument())
 }
 
-// ofLibraries are flags of Kubernetes' libraries whose own help is longer than a line; manager --help prints it.
+// ofLibraries has short help texts for flags of Kubernetes' libraries whose own help is longer than a line.
 var ofLibraries = map[string]string{
 	"diagnostics-address":       "Address of metrics, pprof and the log level, by HTTPS to clients that are authenticated and authorized.",
 	"insecure-diagnostics":      "Serve metrics by HTTP to all clients, and neither pprof nor the log level.",

@@ -1,4 +1,4 @@
-// Package setup sets the manager up: flags, caches, connections, controllers. It decides nothing.
+// Package setup sets up the manager: flags, caches, connections and controllers.
 package setup
 
 import (
@@ -50,33 +50,33 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// userAgent is the name under which API servers see the manager.
+// userAgent is the user agent in requests to API servers.
 const userAgent = "kubemend-controller-manager"
 
-// program is a manager, and what its features share.
+// program is a manager with what its features share.
 type program struct {
 	ctrl.Manager
 	o       *Options
 	version string
 	self    process.Replica
-	live    client.Client // reads past the caches
+	live    client.Client // reads from the API server
 	end     context.CancelCauseFunc
-	// discovery asks the API server which kinds it has.
+	// discovery lists the kinds that the API server serves.
 	discovery *discovery.DiscoveryClient
 
 	server      *clockerror.Server // the API server of the management cluster
 	connections workload.Connections
 	clusters    *workload.Clusters
-	nodes       fence.Nodes // of these clusters
+	nodes       fence.Nodes // of workload clusters
 	services    *crdgate.Reconciler
 	records     *records.Records
 	ledger      *policy.Ledger
 	caches      []records.RequestCache
-	nodeCache   client.Reader // of this cluster's nodes; nil without NodeHealthChecks
+	nodeCache   client.Reader // of the manager's own cluster; nil without NodeHealthChecks
 	checks      *machinehealthcheck.Reconciler
 	stepLeft    func(check, node string) bool // nil without NodeHealthChecks
-	// hosts are those that checks and records go by; hostsWatched reports that the controllers of power cycles watch them.
-	hosts        *host.Hosts
+	hosts       *host.Hosts                   // for checks and records
+	// hostsWatched is true once the controllers of power cycles watch hosts.
 	hostsWatched atomic.Bool
 }
 
@@ -85,7 +85,7 @@ func (p *program) writer() client.Client {
 	return client.WithFieldOwner(p.GetClient(), mendv1.FieldOwner)
 }
 
-// cached lets the records read requests from a cache of a namespace, or of all if it is empty.
+// cached adds a cache of requests for the records. namespace is the only namespace that the cache has; empty for all.
 func (p *program) cached(namespace string, cached records.RequestCache) {
 	p.caches = append(p.caches, func(ctx context.Context, kind schema.GroupVersionKind, in string) ([]client.Object, bool, error) {
 		if namespace != "" && namespace != in {
@@ -95,7 +95,7 @@ func (p *program) cached(namespace string, cached records.RequestCache) {
 	})
 }
 
-// Run runs the manager until ctx ends. The options were validated; version is what it says of itself in the manager lease.
+// Run runs the manager until ctx ends. The options must be valid. version is the release for the manager lease.
 func Run(ctx context.Context, version string, o *Options) error {
 	self := process.FromEnvironment()
 	if err := takeNamespace(ctx, self, o); err != nil {
@@ -110,7 +110,8 @@ func Run(ctx context.Context, version string, o *Options) error {
 	if err != nil {
 		return err
 	}
-	live, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	options := client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
+	live, err := client.New(mgr.GetConfig(), options)
 	if err != nil {
 		return fmt.Errorf("set up the client that reads past the caches: %w", err)
 	}
@@ -127,7 +128,7 @@ func Run(ctx context.Context, version string, o *Options) error {
 	if err := p.connect(ctx); err != nil {
 		return err
 	}
-	defer p.connections.Shutdown() // when the controllers have ended
+	defer p.connections.Shutdown() // after the controllers have ended
 	if err := p.addServices(); err != nil {
 		return err
 	}
@@ -148,7 +149,7 @@ func Run(ctx context.Context, version string, o *Options) error {
 	return nil
 }
 
-// addControllers adds the controllers of a manager that acts.
+// addControllers adds the controllers of a manager without --teardown.
 func (p *program) addControllers(ctx context.Context) error {
 	if err := p.addMachineHealthChecks(ctx); err != nil {
 		return err
@@ -157,7 +158,7 @@ func (p *program) addControllers(ctx context.Context) error {
 	return errors.Join(p.announce(), p.services.SetupWithManager(p), migration.SetUp(ctx, p, p.o.skipMigration))
 }
 
-// addServices makes the controllers that start when their kinds are there and free, and the records that all controllers write.
+// addServices sets up the records, which all controllers write, and the controllers of hosts and of NodeHealthChecks for the CRD gate.
 func (p *program) addServices() error {
 	p.services = &crdgate.Reconciler{Client: p.GetClient(), Live: p.GetAPIReader()}
 	p.records = &records.Records{Client: p.writer(), Live: p.GetAPIReader(), Installed: p.services.Installed, Clock: clock.RealClock{}}
@@ -167,7 +168,7 @@ func (p *program) addServices() error {
 		installed, err := p.services.Installed(ctx, crdgate.PolicyCRD)
 		return installed || err != nil
 	}}
-	hosts, err := p.hostRemediationServices() // also if the gate is closed: what was begun before is ended
+	hosts, err := p.hostRemediationServices() // also if the feature gate is off, to end what was begun before
 	if err != nil {
 		return err
 	}
@@ -180,7 +181,7 @@ func (p *program) addServices() error {
 	}
 	p.services.Services = append(p.services.Services, nodes)
 	if p.o.webhooks.CertDir != "" {
-		// Who rolls the manager out goes by this: the API server refuses old versions of our kinds while no webhook converts them.
+		// A rollout must wait for the webhooks, because without them the API server cannot convert old versions of kubemend's kinds.
 		if err := p.AddReadyzCheck("webhooks", p.GetWebhookServer().StartedChecker()); err != nil {
 			return fmt.Errorf("set up health checks: %w", err)
 		}
@@ -191,7 +192,7 @@ func (p *program) addServices() error {
 func (p *program) addChecks() error {
 	kinds := []client.Object{&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{}}
 	if p.o.teardown {
-		kinds = nil // it waits for what it reads itself
+		kinds = nil // a teardown reads them from the API server
 	}
 	filled := process.Filled(p.GetCache(), kinds...)
 	if err := errors.Join(p.AddHealthzCheck("ping", healthz.Ping), p.AddReadyzCheck("caches", filled)); err != nil {
@@ -200,7 +201,7 @@ func (p *program) addChecks() error {
 	return nil
 }
 
-// RBAC for replicas that elect a leader in their own namespace, and write the manager lease; and for those who ask for metrics to be known.
+// RBAC for leader election and the manager lease in the manager's namespace, and for authentication at the metrics endpoint.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kubemend-system,roleName=kubemend-leader-election,verbs=get;create;update;patch
 // +kubebuilder:rbac:groups=core,resources=events,namespace=kubemend-system,roleName=kubemend-leader-election,verbs=create
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
@@ -213,7 +214,7 @@ func newManager(server *clockerror.Server, o *Options, lock *leftovers.Lock, sel
 	}
 	var custom resourcelock.Interface
 	if lock != nil {
-		custom = lock // else it stays nil, and not a nil lock
+		custom = lock // a nil *Lock would not be a nil interface
 	}
 	cfg.QPS, cfg.Burst, cfg.UserAgent = o.qps, o.burst, userAgent
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return server.Around(next, clock.RealClock{}) })
@@ -234,12 +235,12 @@ func newManager(server *clockerror.Server, o *Options, lock *leftovers.Lock, sel
 		Controller: config.Controller{
 			UsePriorityQueue:   ptr.To(true),
 			SkipNameValidation: &o.SkipNameValidation,
-			CacheSyncTimeout:   5 * time.Minute, // thousands of machines over a slow link
+			CacheSyncTimeout:   5 * time.Minute, // for thousands of Machines over a slow link
 			EnableWarmup:       ptr.To(o.gates.Enabled(warmStandby)),
 		},
 		Cache:    cacheOptions(o.namespace, o.policies(self)),
 		NewCache: newCache,
-		// Requests and templates are read live when they are read whole; Secrets are read by ClusterCache alone.
+		// Secrets are cached only for ClusterCache. Unstructured requests and templates are read from the API server by default.
 		Client:                 client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Metrics:                *diagnostics,
 		WebhookServer:          process.Webhooks(webhook.NewServer(o.webhooks)),
@@ -262,8 +263,8 @@ func newManager(server *clockerror.Server, o *Options, lock *leftovers.Lock, sel
 	return mgr, nil
 }
 
-// cacheOptions keeps the caches small: of Secrets only kubeconfigs, of machines only what is judged.
-// RemediationPolicies are read in their namespace, whichever that is.
+// cacheOptions keeps the caches small: of Secrets only those of Clusters, of Machines only the fields that are read. If namespace is set,
+// RemediationPolicies and RemediationOverrides are cached in the namespace policies too.
 func cacheOptions(namespace, policies string) cache.Options {
 	named, err := labels.NewRequirement(clusterv1.ClusterNameLabel, selection.Exists, nil)
 	if err != nil {

@@ -18,11 +18,11 @@ import (
 	"github.com/kubemend/kubemend/controllers/process"
 )
 
-// announce has the manager keep the manager lease while it acts. Without a namespace for the lease it keeps none.
+// announce makes the manager keep the manager lease while it acts. Without a namespace for the lease, it only logs that there is none.
 func (p *program) announce() error {
 	namespace := p.o.leaderLease(p.self.Namespace).Namespace
 	if namespace == "" {
-		if p.self.InCluster() || p.o.teardown { // else it was logged why
+		if p.self.InCluster() || p.o.teardown { // otherwise takeNamespace has logged why
 			klog.Background().Info("Not keeping a manager lease: --leader-elect-namespace says where", "lease", managerlease.LeaseName)
 		}
 		return nil
@@ -35,7 +35,7 @@ func (p *program) announce() error {
 	p.services.Changed = func() {
 		select {
 		case changed <- struct{}{}:
-		default: // one is waiting already
+		default: // a value is waiting already
 		}
 	}
 	started := metav1.NewTime(clock.RealClock{}.Now())
@@ -58,22 +58,22 @@ func (p *program) announce() error {
 	return nil
 }
 
-// announcement is what the manager says of itself.
+// announcement returns the content of the manager lease.
 func announcement(
 	kinds []managerlease.Kind, started metav1.Time, self process.Replica, version string, o *Options,
 ) managerlease.Announcement {
 	return managerlease.Announcement{
-		Version: version, Started: started, Unclaimed: string(o.machineHealthChecks.Unclaimed), Namespace: o.namespace, WatchFilter: o.watchFilter,
-		NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Teardown: o.teardown, Kinds: kinds,
+		Version: version, Started: started, Unclaimed: string(o.machineHealthChecks.Unclaimed), Namespace: o.namespace,
+		WatchFilter: o.watchFilter, NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Teardown: o.teardown, Kinds: kinds,
 		Outside: !self.InCluster(), PolicyNamespace: o.policies(self),
 	}
 }
 
-// askedFor is how long the start waits for what only `kubectl mend` depends on.
+// askedFor is the timeout of takeNamespace.
 const askedFor = 10 * time.Second
 
-// takeNamespace gives a manager that runs outside of a cluster, and has no --leader-elect-namespace, the usual one, and creates that if it
-// is missing. A teardown leaves nothing behind, so it creates none.
+// takeNamespace sets --leader-elect-namespace to the usual namespace if the manager runs outside of a cluster without this flag, and
+// creates the namespace if it is missing. In a teardown it does nothing, because a teardown must create nothing.
 func takeNamespace(ctx context.Context, self process.Replica, o *Options) error {
 	if self.InCluster() || o.election.namespace != "" || o.teardown {
 		return nil
@@ -93,14 +93,14 @@ func takeNamespace(ctx context.Context, self process.Replica, o *Options) error 
 	if apierrors.IsNotFound(err) {
 		err = client.IgnoreAlreadyExists(c.Create(ctx, namespace))
 	} else if apierrors.IsForbidden(err) {
-		err = nil // as a rule it exists; if it does not, the log says that the lease cannot be written
+		err = nil // usually it exists; if it does not, the log says that the lease cannot be written
 	}
 	switch {
 	case err != nil && o.election.enabled:
 		return fmt.Errorf("set up leader election: %w", err)
 	case err != nil:
-		klog.Background().Info("Not keeping a manager lease: kubectl mend does not see that this manager runs; --leader-elect-namespace names another "+
-			"namespace", "because", err.Error())
+		klog.Background().Info("Not keeping a manager lease: kubectl mend does not see that this manager runs; "+
+			"--leader-elect-namespace names another namespace", "because", err.Error())
 	default:
 		o.election.namespace = managerlease.UsualNamespace
 	}

@@ -78,7 +78,7 @@ func TestTheManagerAnnouncesItsSettings(t *testing.T) {
 	}
 }
 
-// A manager outside of a cluster runs without a manager lease rather than not at all, unless it is to elect a leader.
+// Without a namespace, a manager outside of a cluster runs without a manager lease. With leader election it does not start.
 func TestAManagerOutsideTakesTheUsualNamespaceOrKeepsNoLease(t *testing.T) {
 	for name, tc := range map[string]struct {
 		flags   []string
@@ -130,7 +130,7 @@ func TestAManagerOutsideTakesTheUsualNamespaceOrKeepsNoLease(t *testing.T) {
 	}
 }
 
-// The cache is made when the manager starts, and the kind of records may be installed much later.
+// The cache is created when the manager starts, and the CRD of records may be installed much later.
 func TestTheCacheHasOpenRecordsAloneAlsoIfTheirKindIsInstalledLater(t *testing.T) {
 	asked := make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -34,7 +34,7 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// described is what a collector says of itself. Prometheus offers it in one string only.
+// described parses the string form of a prometheus.Desc, which has no other way to read its fields.
 var described = regexp.MustCompile(`fqName: "([^"]*)", help: "([^"]*)", (?:unit: "[^"]*", )?constLabels: {[^}]*}, variableLabels: {([^}]*)}`)
 
 type metric struct{ name, kind, labels, help string }
@@ -68,8 +68,8 @@ func allMetrics(t *testing.T) []metric {
 	return all
 }
 
-// othersMetrics are all that are registered besides ours: those of controller-runtime, client-go and Cluster API. Of Go's runtime and of
-// the process they leave out what every Go program exports.
+// othersMetrics returns the registered metrics of controller-runtime, client-go and Cluster API, without those that every Go program
+// exports.
 func othersMetrics(t *testing.T) []metric {
 	t.Helper()
 	ours := map[string]bool{}
@@ -97,8 +97,8 @@ func othersMetrics(t *testing.T) []metric {
 	return others
 }
 
-// medik8s are metrics that are known by the names that they have in medik8s' operator, with what Prometheus says against these: users
-// with dashboards and alerts for that operator keep them.
+// medik8s has the metrics that have the same names as in medik8s' operator, so that dashboards and alerts for it can be used, and the
+// objection of Prometheus' linter to each name.
 var medik8s = map[string]string{
 	"nodehealthcheck_old_remediation_cr":              `counter metrics should have "_total" suffix`,
 	"nodehealthcheck_ongoing_remediation":             "",
@@ -131,7 +131,7 @@ func TestMetricsAreNamedAsPrometheusWantsThem(t *testing.T) {
 	}
 }
 
-// The tables in docs/reference/metrics.md say what the program exports.
+// The tables in docs/reference/metrics.md are generated from the metrics.
 func TestMetricsAreDocumented(t *testing.T) {
 	const path = "../docs/reference/metrics.md"
 	var ours, others strings.Builder
@@ -149,7 +149,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	golden.Section(t, path, "generated others", others.String())
 }
 
-// Each of hundreds of records that are written at once finds the host of its machine.
+// Hundreds of records may be written at once, each of which reads the host of its machine.
 func TestHostsAreReadFromTheCachesThatHaveThem(t *testing.T) {
 	for name, tc := range map[string]struct {
 		watched   bool

@@ -24,12 +24,11 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// nodeCluster reads the cluster that the manager runs in for the NodeHealthCheck controller.
-//
-// It has a cache of its own: requests and templates may be in any namespace, whatever --namespace says of Cluster API's objects, and
-// of requests the controller reads more than metadata. Unstructured objects come from that cache as well.
+// nodeCluster returns the manager's own cluster for the NodeHealthCheck controller, with a cache of its own. The manager's cache has only
+// the objects in --namespace, while requests and templates may be in any namespace, and of requests it has only metadata. Reads of
+// unstructured objects use the new cache too.
 func (p *program) nodeCluster(contact *nodehealthcheck.Contact) (cluster.Cluster, error) {
-	watched := *p.GetHTTPClient() // the same connections
+	watched := *p.GetHTTPClient() // shares the connections
 	contact.Next, watched.Transport = watched.Transport, contact
 	own, err := cluster.New(p.GetConfig(), func(c *cluster.Options) {
 		c.HTTPClient, c.Scheme = p.GetHTTPClient(), p.GetScheme()
@@ -52,7 +51,7 @@ func (p *program) nodeCluster(contact *nodehealthcheck.Contact) (cluster.Cluster
 	return own, nil
 }
 
-// nodeService is the service of NodeHealthChecks by the flags.
+// nodeService returns the service of NodeHealthChecks as the flags configure it.
 func nodeService(o *Options) *crdgate.Service {
 	service := crdgate.NodeHealthChecks(o.nodeChecks)
 	service.Role, service.Rights = crdgate.NodeRights(o.nodeHealthChecks.LeaseNamespace)
@@ -62,7 +61,7 @@ func nodeService(o *Options) *crdgate.Service {
 	return service
 }
 
-// setUpNodeHealthChecks makes the NodeHealthCheck controller, which the service starts when its kind is there and free.
+// setUpNodeHealthChecks sets up the NodeHealthCheck controller. The CRD gate starts it.
 func (p *program) setUpNodeHealthChecks(service *crdgate.Service) error {
 	contact := &nodehealthcheck.Contact{Clock: clock.RealClock{}, Ahead: p.server.Ahead}
 	own, err := p.nodeCluster(contact)
@@ -70,7 +69,7 @@ func (p *program) setUpNodeHealthChecks(service *crdgate.Service) error {
 		return err
 	}
 	writer := client.WithFieldOwner(own.GetClient(), mendv1.FieldOwner)
-	// The nodes of this cluster may have their Machines in any namespace. They are read when a node is unhealthy, and for no other.
+	// The Machines of nodes may be in any namespace. The controller reads only the Machines of unhealthy nodes.
 	management := client.Reader(p.GetClient())
 	if p.o.namespace != "" {
 		management = p.GetAPIReader()

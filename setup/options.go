@@ -29,44 +29,43 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
-// warmStandby lets a replica that is not the leader fill its caches, so that it takes over without reading everything first.
+// warmStandby lets a replica that is not the leader fill its caches, so that it can act at once when it becomes the leader.
 const warmStandby featuregate.Feature = "WarmStandby"
 
 // hostRemediation power-cycles bare-metal hosts, for Metal3Remediations and HostRemediations.
 const hostRemediation featuregate.Feature = "HostRemediation"
 
-// nodeHealthCheck watches the nodes of the manager's own cluster, for NodeHealthChecks.
+// nodeHealthCheck remediates the nodes of the manager's own cluster, for NodeHealthChecks.
 const nodeHealthCheck featuregate.Feature = "NodeHealthCheck"
 
-// Options are what the flags set: those of each controller, and those of the manager.
+// Options are the values of the manager's flags.
 type Options struct {
 	machineHealthChecks machinehealthcheck.Options
 	nodeHealthChecks    nodehealthcheck.Options
 	hostRemediations    hostremediation.Options
 	records             remediationrecord.Options
 
-	// webhooks are their address and the folder of their certificate, which diagnosticsCertDir is for the endpoint of metrics; empty for
-	// that of the webhooks.
-	webhooks                                     webhook.Options
+	webhooks webhook.Options
+	// diagnosticsCertDir is the folder of the certificate of the metrics endpoint; if empty, that of the webhooks is used.
 	diagnosticsCertDir, healthAddr, profilerAddr string
 	diagnostics                                  capiflags.ManagerOptions
-	// metal3Remediations and nodeChecks say whether these kinds are served.
+	// metal3Remediations and nodeChecks say whether to serve Metal3Remediations and NodeHealthChecks.
 	metal3Remediations, nodeChecks crdgate.Choice
-	// clusters are the connections to workload clusters.
+	// clusters configures the connections to workload clusters.
 	clusters struct {
 		qps                float32
 		burst, concurrency int
 		responseLimit      resource.QuantityValue
 	}
-	// election is that of a leader, whose namespace the manager lease shares.
+	// election configures leader election. The manager lease is in the same namespace as the leader lease.
 	election struct {
 		enabled                                   bool
 		namespace                                 string
 		leaseDuration, renewDeadline, retryPeriod time.Duration
 	}
-	// teardown has the manager do nothing else.
+	// teardown makes the manager only remove what kubemend wrote.
 	teardown bool
-	// skipMigration are the phases of Cluster API's migrator that are left out.
+	// skipMigration are the phases of Cluster API's CRD migrator to skip.
 	skipMigration []string
 
 	namespace       string
@@ -76,16 +75,16 @@ type Options struct {
 	qps             float32
 	burst           int
 	gates           featuregate.MutableFeatureGate
-	// Logs are applied by the program: once in the life of a process.
+	// Logs are applied by main, because that is possible only once in a process.
 	Logs *logs.Options
-	// SkipNameValidation lets a process run one manager after another: the names of controllers are known from the first one.
+	// SkipNameValidation lets tests run several managers in a process, which otherwise refuses two controllers of the same name.
 	SkipNameValidation bool
 }
 
-// NewOptions adds the flags of the manager to fs and returns the options that these set.
+// NewOptions adds the flags of the manager to fs, and returns the options that they set.
 func NewOptions(fs *pflag.FlagSet) *Options {
 	o := &Options{gates: featuregate.NewFeatureGate(), Logs: logs.NewOptions()}
-	// Adding to a gate that is new and not yet frozen cannot fail.
+	// Adding features to a new gate cannot fail.
 	_ = o.gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
 		warmStandby:     {Default: false, PreRelease: featuregate.Alpha},
 		hostRemediation: {Default: true, PreRelease: featuregate.Beta},
@@ -104,7 +103,8 @@ func NewOptions(fs *pflag.FlagSet) *Options {
 		"Namespace whose RemediationPolicies reach all namespaces; those of any other reach that alone. "+
 			"If empty, the value of --namespace, else of --leader-elect-namespace, else the namespace of the pod.")
 	fs.StringVar(&o.watchFilter, "watch-filter", "",
-		"Value of the label "+clusterv1.WatchLabel+" that cluster-api objects, or their Clusters if they have none, must have. If empty, all match.")
+		"Value of the label "+clusterv1.WatchLabel+" that cluster-api objects, or their Clusters if they have none, must have. "+
+			"If empty, all match.")
 	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute,
 		"How often to reconcile a MachineHealthCheck or a NodeHealthCheck when nothing changes.")
 	fs.Float32Var(&o.qps, "kube-api-qps", 1000, "Maximum requests per second to the management cluster.")
@@ -113,8 +113,8 @@ func NewOptions(fs *pflag.FlagSet) *Options {
 		"Only remove what kubemend wrote on objects, before it is uninstalled (docs/uninstall.md). "+
 			"A replica is ready when nothing is left.")
 	fs.StringSliceVar(&o.skipMigration, "skip-crd-migration-phases", nil,
-		"Phases to skip when a release changes the stored version of a kind that kubemend installed. StorageVersionMigration: store all objects anew. "+
-			"CleanupManagedFields: forget who wrote fields in versions that are gone.")
+		"Phases to skip when a release changes the stored version of a kind that kubemend installed. "+
+			"StorageVersionMigration: store all objects anew. CleanupManagedFields: forget who wrote fields in versions that are gone.")
 	o.gates.AddFlag(fs)
 	logsv1.AddFlags(o.Logs, fs)
 	return o
@@ -167,8 +167,8 @@ func (o *Options) addElection(fs *pflag.FlagSet) {
 		"How long to wait between tries to take or renew the lease.")
 }
 
-// diagnosticsServer are the options of the endpoint of metrics. It has the certificate of the webhooks, if there is one and no other is
-// given: clients cannot verify a certificate that the endpoint makes itself when it starts.
+// diagnosticsServer returns the options of the metrics endpoint. Without a certificate of its own, the endpoint uses that of the webhooks:
+// clients cannot verify the self-signed certificate that it would generate.
 func (o *Options) diagnosticsServer() (*metricsserver.Options, error) {
 	_, diagnostics, err := capiflags.GetManagerOptions(o.diagnostics)
 	if err != nil {
@@ -180,19 +180,19 @@ func (o *Options) diagnosticsServer() (*metricsserver.Options, error) {
 	return diagnostics, nil
 }
 
-// leaderLease is the lease by which the replicas agree, for a manager whose pod is in a namespace; that may be empty.
+// leaderLease returns the key of the leader lease. Its namespace is empty if neither the flag nor the pod has a namespace.
 func (o *Options) leaderLease(podNamespace string) client.ObjectKey {
 	return client.ObjectKey{Namespace: cmp.Or(o.election.namespace, podNamespace), Name: managerlease.LeaderLeaseName}
 }
 
-// Validate returns everything that is wrong with the values of flags and that their types let pass. It is asked before anything else is
-// done: what the libraries make of such a value is an unwanted default, or an error a long time later that does not name the flag.
+// Validate returns all invalid values of flags that the types of the flags accept. Call it first: with an invalid value, libraries silently
+// use a default, or fail much later with an error that does not name the flag.
 func (o *Options) Validate() error {
 	var wrong []error
 	if o.webhooks.Port < 1 || o.webhooks.Port > 65535 {
 		wrong = append(wrong, fmt.Errorf("--webhook-port %d: must be a port, 1 to 65535", o.webhooks.Port))
 	}
-	_, err := o.diagnosticsServer() // versions and cipher suites of TLS
+	_, err := o.diagnosticsServer() // fails for invalid TLS versions and cipher suites
 	wrong = append(wrong, err)
 	for _, phase := range o.skipMigration {
 		all := []crdmigrator.Phase{crdmigrator.StorageVersionMigrationPhase, crdmigrator.CleanupManagedFieldsPhase}

@@ -18,8 +18,7 @@ import (
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
-// newCache returns the cache of the manager, which has of records the open ones alone, also where their kind is installed while the manager
-// runs.
+// newCache returns the cache of the manager. It keeps only open RemediationRecords, even if their CRD is installed later.
 func newCache(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
 	o.ByObject = maps.Clone(o.ByObject)
 	if o.ByObject == nil {
@@ -30,14 +29,14 @@ func newCache(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
 	return cache.New(cfg, o)
 }
 
-// knowsOurs is a mapper that knows kinds of ours before they are installed: no cache can be set up for a kind that is not known. None is
-// read from the cache before it is installed.
+// knowsOurs is a mapper that knows cached kinds of kubemend before they are installed, because a cache cannot be set up with options for an
+// unknown kind. The CRD gate ensures that nothing reads them from the cache before they are installed.
 type knowsOurs struct{ meta.RESTMapper }
 
 var cachedKinds = map[string]string{"RemediationRecord": "remediationrecords", "RemediationPolicy": "remediationpolicies",
 	"RemediationOverride": "remediationoverrides"}
 
-// RESTMapping is that of the API server or, of a kind of ours that is not installed, the one that it will have.
+// RESTMapping returns the mapping of the API server or, for a kind of kubemend that is not installed, the mapping that it will have.
 func (m knowsOurs) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	mapping, err := m.RESTMapper.RESTMapping(kind, versions...)
 	resource, ours := cachedKinds[kind.Kind]
@@ -50,7 +49,7 @@ func (m knowsOurs) RESTMapping(kind schema.GroupKind, versions ...string) (*meta
 	return mapping, err
 }
 
-// newHosts returns a reader of hosts.
+// newHosts returns the reader of hosts for checks and records.
 func (p *program) newHosts() *host.Hosts {
 	reader := hostReader{
 		Client: p.live, recent: &records.Recent{Live: p.live, Clock: clock.RealClock{}}, caches: p.GetClient(), namespace: p.o.namespace,
@@ -59,14 +58,14 @@ func (p *program) newHosts() *host.Hosts {
 	return &host.Hosts{Client: reader, Live: p.live}
 }
 
-// hostReader reads Machines from the caches, and hosts and Metal3Machines too once the controllers of power cycles watch them. A manager
-// without these has no hosts in its caches; of hundreds of remediations that begin at once each asks for all Metal3Machines of its
-// namespace, and these are listed once in a few seconds then.
+// hostReader reads Machines from the caches. Hosts and Metal3Machines are in the caches only while the controllers of power cycles watch
+// them; otherwise it gets them from the API server, and lists them at most once in a few seconds, because hundreds of remediations that
+// begin at once each list all Metal3Machines of their namespace.
 type hostReader struct {
-	client.Client  // past the caches
+	client.Client  // reads from the API server
 	recent, caches client.Reader
-	namespace      string // of the caches; empty for all
-	watched        func() bool
+	namespace      string      // of the caches; empty for all
+	watched        func() bool // whether hosts and Metal3Machines are in the caches
 }
 
 func (r hostReader) has(obj runtime.Object, namespace string) bool {

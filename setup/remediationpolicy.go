@@ -17,16 +17,16 @@ import (
 	"github.com/kubemend/kubemend/controllers/process"
 )
 
-// policies is the namespace whose RemediationPolicies reach all that the manager looks after.
+// policies returns the namespace whose RemediationPolicies apply in all namespaces that the manager watches.
 func (o *Options) policies(self process.Replica) string {
 	return cmp.Or(o.policyNamespace, o.namespace, o.election.namespace, self.Namespace)
 }
 
-// policyService is the controller that reads RemediationPolicies, to be started when their kind is there.
+// policyService returns the service that reads RemediationPolicies, for the CRD gate.
 func (p *program) policyService() *crdgate.Service {
 	service := crdgate.Policies()
 	for _, namespace := range slices.Compact([]string{p.o.namespace, p.o.policies(p.self)}) {
-		if p.o.namespace != "" { // a manager of all namespaces has the right by its role, as to all that it reads
+		if p.o.namespace != "" { // a manager of all namespaces has this right by its ClusterRoleBinding
 			service.Rights = append(service.Rights, authorizationv1.ResourceAttributes{
 				Verb: "watch", Group: mendv1.GroupVersion.Group, Resource: "remediationpolicies", Namespace: namespace,
 			})

@@ -13,7 +13,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
-// recordService is the controller that follows remediations by their records, to be started when their kind is there.
+// recordService returns the service that follows remediations by their records, for the CRD gate.
 func (p *program) recordService() *crdgate.Service {
 	r := &remediationrecord.Reconciler{
 		Records: p.records, Recent: &remediationrecord.Recent{Live: p.GetAPIReader(), Clock: clock.RealClock{}}, Mapper: p.GetRESTMapper(),

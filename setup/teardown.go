@@ -12,7 +12,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/process"
 )
 
-// lockOf is the lock of a manager that tears down; nil for one that acts, or that elects no leader.
+// lockOf returns the lock of a manager that tears down; nil without --teardown or without leader election.
 func lockOf(self process.Replica, o *Options) (*leftovers.Lock, error) {
 	if !o.teardown || !o.election.enabled {
 		return nil, nil
@@ -32,8 +32,7 @@ func lockOf(self process.Replica, o *Options) (*leftovers.Lock, error) {
 	return leftovers.NewLock(cfg, lease, identity, o.election.leaseDuration, o.election.renewDeadline/2)
 }
 
-// addTeardown makes the manager remove what kubemend wrote. Its webhooks answer, and of its controllers there are those alone that
-// release hosts.
+// addTeardown makes the manager remove what kubemend wrote. Of its controllers, only those of hosts and of NodeHealthChecks run.
 func (p *program) addTeardown(lock *leftovers.Lock) error {
 	if err := p.announce(); err != nil {
 		return err

@@ -21,7 +21,7 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// What `kubectl get rrec -o wide` shows is computed as the API server does it.
+// The columns of `kubectl get rrec -o wide` are computed as in the API server.
 func TestColumnsOfARemediationRecord(t *testing.T) {
 	begun := metav1.NewTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
 	back := metav1.NewTime(begun.Add(time.Minute))
@@ -56,7 +56,7 @@ func TestColumnsOfARemediationRecord(t *testing.T) {
 	}
 }
 
-// age is how the API server shows a moment. It has changed by the end of the test only if a day ends meanwhile.
+// age returns a time in the form of the API server. The result could change during the test only if a day ends.
 func age(of metav1.Time) string { return duration.HumanDuration(clock.RealClock{}.Since(of.Time)) }
 
 func cells(t *testing.T, record *RemediationRecord) []any {
@@ -79,7 +79,7 @@ func installed(t *testing.T, kind string) *apiextensionsv1.CustomResourceDefinit
 	return crd
 }
 
-// What `kubectl get` shows beside the name; what only -o wide shows is in parentheses.
+// The columns of `kubectl get` after the name; columns in parentheses are only in -o wide.
 func TestColumnsOfHostRemediations(t *testing.T) {
 	for kind, want := range map[string]string{
 		"hostremediations":         "Host Phase Step Attempt (Retry limit) Started (Deadline) Age (Message)",
@@ -97,7 +97,7 @@ func TestColumnsOfHostRemediations(t *testing.T) {
 	}
 }
 
-// clusterctl moves kinds with this label, and creates the objects anew: the API server drops a status then that is a subresource.
+// clusterctl moves kinds with this label by creating the objects anew. The API server would then drop a status that is a subresource.
 func TestClusterctlMovesARecordWithItsStatus(t *testing.T) {
 	crd := installed(t, "remediationrecords")
 	if _, moves := crd.Labels["clusterctl.cluster.x-k8s.io"]; !moves {
@@ -110,7 +110,7 @@ func TestClusterctlMovesARecordWithItsStatus(t *testing.T) {
 	}
 }
 
-// Users look up what a condition or an event means by its reason.
+// Users look up reasons to learn what a condition or an event means.
 func TestReasonsAndEventsAreDocumented(t *testing.T) {
 	conditions, events := "| condition | reason | meaning |\n|---|---|---|\n", "| on | reason | type | when |\n|---|---|---|---|\n"
 	for _, constant := range golden.Constants(t, "doc.go") {
@@ -133,8 +133,8 @@ func TestReasonsAndEventsAreDocumented(t *testing.T) {
 	golden.Section(t, "../../docs/reference/events.md", "events of MachineHealthChecks", events)
 }
 
-// Records that are stored have steps of whole seconds, and a list with one that cannot be decoded keeps the controller of records from
-// starting.
+// Stored records may have steps with whole seconds. If one of them could not be decoded, the list could not be read and the controller
+// would not start.
 func TestStepsOfWholeSecondsAreRead(t *testing.T) {
 	const step = `{"metadata":{"name":"w1"},"status":{"steps":[{"time":"%","reason":"RequestCreated","object":{"kind":"Machine","name":"w1"}}]}}`
 	for moment, want := range map[string]time.Time{

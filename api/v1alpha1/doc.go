@@ -1,164 +1,148 @@
-// Package v1alpha1 holds what is kubemend's own, all in the group kubemend.io: HostRemediation and its template, and what
-// it adds to the objects of others, the names of its annotations, labels, conditions and events. It has no behaviour but
-// the access to conditions.
+// Package v1alpha1 has kubemend's own kinds, group kubemend.io: HostRemediation and its template, RemediationRecord, RemediationPolicy and
+// RemediationOverride. It also has the names of annotations, labels, conditions and events on other objects.
 //
 // +kubebuilder:object:generate=true
 // +groupName=kubemend.io
 package v1alpha1
 
-// Claim is the value of the annotation cluster.x-k8s.io/paused with which a
-// MachineHealthCheck is handed to kubemend: Cluster API's own controller does
-// not act on any object that has the annotation, and kubemend acts on those where
-// it has this value.
+// Claim is the value of the annotation cluster.x-k8s.io/paused that gives a MachineHealthCheck to kubemend: Cluster API's controller
+// ignores objects with this annotation, and kubemend acts on those with this value.
 const Claim = "kubemend"
 
-// FieldOwner is the name under which all that kubemend writes stands in metadata.managedFields. It tells, after a restart
-// and for ever, what is ours.
+// FieldOwner is kubemend's name in metadata.managedFields. After a restart kubemend recognizes by it which fields it wrote.
 const FieldOwner = "kubemend"
 
-// CommandLineFieldOwner is the name under which what kubectl mend writes stands there. It must not begin with "kubectl": Flux takes the
-// fields of such managers for its own, and removes those that are not in Git.
+// CommandLineFieldOwner is the name of kubectl mend in metadata.managedFields. It must not begin with "kubectl": Flux treats the fields of
+// such managers as its own, and removes those that are not in Git.
 const CommandLineFieldOwner = "kubemend-cli"
 
 const (
-	// MadeByAnnotation is set on a remediation request to the name of the check that made it.
-	// The check is in the request's namespace.
+	// MadeByAnnotation on a remediation request is the name of the MachineHealthCheck that created it, which is in the same namespace.
 	MadeByAnnotation = "kubemend.io/made-by"
 
-	// MadeByUIDLabel is set on a remediation request to the UID of the check that made it.
+	// MadeByUIDLabel on a remediation request is the UID of the MachineHealthCheck that created it.
 	MadeByUIDLabel = "kubemend.io/made-by-uid"
 
-	// MadeByNodeCheckAnnotation is set on a remediation request to the name of the NodeHealthCheck that made it. It is another one than
-	// that of MachineHealthChecks, whose requests are deleted when no MachineHealthCheck of that name judges their machine.
+	// MadeByNodeCheckAnnotation on a remediation request is the name of the NodeHealthCheck that created it. It differs from
+	// MadeByAnnotation, because a request with MadeByAnnotation is deleted when no MachineHealthCheck of that name judges its machine.
 	MadeByNodeCheckAnnotation = "kubemend.io/made-by-node-health-check"
 
-	// MadeByNodeCheckUIDLabel is set on a remediation request to the UID of the NodeHealthCheck that made it.
+	// MadeByNodeCheckUIDLabel on a remediation request is the UID of the NodeHealthCheck that created it.
 	MadeByNodeCheckUIDLabel = "kubemend.io/made-by-node-health-check-uid"
 )
 
-// What a power cycle leaves on objects while it is under way. All of it is gone when it has ended, in whatever way, but for
-// what the remediation remembers of itself.
+// Annotations of a power cycle in progress. kubemend removes them when it ends, except PowerCycleAnnotation.
 const (
-	// PowerCycleAnnotation on a remediation holds what it remembers of itself, as JSON. Status could be lost by `clusterctl move`,
-	// and fields of ours in it are dropped by CAPM3's CRD.
+	// PowerCycleAnnotation on a remediation is the stored state of its power cycle, as JSON. It is not in the status, because `clusterctl
+	// move` may lose the status and CAPM3's CRD drops kubemend's fields from it.
 	PowerCycleAnnotation = "kubemend.io/power-cycle"
 
-	// WaitsForAnnotation on a remediation is the reason for which it waits for somebody else, such as who keeps its host powered off. Until
-	// that has passed it takes no place under maxInFlight of a RemediationPolicy.
+	// WaitsForAnnotation on a remediation is the reason why it waits for something outside of kubemend, such as a user who keeps its host
+	// powered off. Meanwhile the remediation does not count under maxInFlight of a RemediationPolicy.
 	WaitsForAnnotation = "kubemend.io/waits-for"
 
-	// RebootedForAnnotation on a BareMetalHost says for which remediation and attempt it was asked to reboot, as UID/attempt. It
-	// is written together with BMO's annotation, which BMO removes, so that a host is rebooted once in an attempt.
+	// RebootedForAnnotation on a BareMetalHost is the remediation and the attempt that requested a reboot, as UID/attempt. kubemend writes
+	// it together with RebootAnnotation. It stays after BMO has removed that one, so the host is rebooted only once per attempt.
 	RebootedForAnnotation = "kubemend.io/rebooted-for"
 
-	// ReceiptForAnnotation on a BareMetalHost says for which remediation BMO was asked to show that it has read the hardware, as UID/time,
-	// with the time at which the host was asked to power off. It is written together with BMO's annotation reboot.metal3.io, which BMO
-	// removes from a host that is held off once it has read its power.
+	// ReceiptForAnnotation on a BareMetalHost is the remediation that asked BMO for a receipt, that is to show that BMO has read the power
+	// of the host, as UID/time; the time is when the host was asked to power off. kubemend writes it together with the annotation
+	// reboot.metal3.io. BMO removes that one from a host that is kept off once it has read its power.
 	ReceiptForAnnotation = "kubemend.io/receipt-for"
 
-	// FencedByAnnotation on a node of a workload cluster is the UID of the remediation whose out-of-service taint the node has.
+	// FencedByAnnotation on a node of a workload cluster is the UID of the remediation that put the out-of-service taint on it.
 	FencedByAnnotation = "kubemend.io/fenced-by"
 )
 
-// MarkedForAnnotation on a BareMetalHost is the UID of the machine for which we marked the host as unhealthy. It stays with the
-// mark, and tells it from one that a person made.
+// MarkedForAnnotation on a BareMetalHost is the UID of the machine for which kubemend marked it unhealthy. A user's mark does not have it.
 const MarkedForAnnotation = "kubemend.io/marked-unhealthy-for"
 
-// PowerOffDisprovedAnnotation on a BareMetalHost is when a node went on to live although its host had been proven off, in RFC 3339. What
-// reads the power of the host cannot be believed then: the host is not power-cycled until a person removes the annotation, as `kubectl
-// mend reset` does.
+// PowerOffDisprovedAnnotation on a BareMetalHost is when its node was seen alive although the host had been proven off (RFC 3339). Its
+// reported power is then not reliable: kubemend does not power-cycle it until `kubectl mend reset` removes the annotation.
 const PowerOffDisprovedAnnotation = "kubemend.io/power-off-disproved"
 
-// WorkloadClusterAnnotation on a Cluster is its UID, a slash, and the UID of the namespace kube-system of its workload cluster, as that was
-// read first, or a person has confirmed it. With the UID of another Cluster it does not count.
+// WorkloadClusterAnnotation on a Cluster is its UID, a slash, and the UID of the namespace kube-system of its workload cluster, as first
+// read or as confirmed by a user. kubemend ignores it if the first UID is that of another Cluster.
 const WorkloadClusterAnnotation = "kubemend.io/workload-cluster"
 
 const (
-	// ClaimedByAnnotation on a MachineHealthCheck that was claimed because of the mode of a RemediationPolicy is ClaimedByPolicy. A claim
-	// without it is somebody else's, and stays when no policy asks for it. (It is copied when the object is, by `clusterctl move` or from a
-	// backup, as metadata.managedFields is not.)
+	// ClaimedByAnnotation on a MachineHealthCheck has the value ClaimedByPolicy if a RemediationPolicy with mode Act claimed the check.
+	// kubemend does not remove a claim without it. Unlike metadata.managedFields it survives `clusterctl move` and backups.
 	ClaimedByAnnotation = "kubemend.io/claimed-by"
 	// ClaimedByPolicy is the value of ClaimedByAnnotation.
 	ClaimedByPolicy = "RemediationPolicy"
 
-	// ClaimFieldOwner is the name under which claims that policies asked for stand in metadata.managedFields.
+	// ClaimFieldOwner is the name in metadata.managedFields for claims by policies.
 	ClaimFieldOwner = "kubemend-claims"
 )
 
 const (
-	// RequestedAnnotation on a Machine, or on a remediation, says who asked for its remediation with `kubectl mend remediate`, when and
-	// why, as JSON. Nothing is decided by it: who may write the object may write anything there. The audit log of the API server is the
-	// proof.
+	// RequestedAnnotation on a Machine or a remediation says who requested its remediation with `kubectl mend remediate`, when and why, as
+	// JSON. No decision depends on it, because any client may write it; the API server's audit log is the proof.
 	RequestedAnnotation = "kubemend.io/remediation-requested"
 
-	// ResetAnnotation on a BareMetalHost, or on a Machine, says the same of the last `kubectl mend reset`.
+	// ResetAnnotation on a BareMetalHost or a Machine says the same about the last `kubectl mend reset`.
 	ResetAnnotation = "kubemend.io/reset"
 )
 
-// RecordOpenLabel is on a RemediationRecord; its value is "true" until it has ended, and "false" until an hour after it was begun or, of one
-// that tells what was remediated again and again, until twelve hours after its end. The manager watches records with it, and no others.
+// RecordOpenLabel on a RemediationRecord is "true" until the record is closed. It is then "false" until an hour after the remediation
+// began, or, if the record counts for a loop, until twelve hours after its end. The manager watches only records with this label.
 const RecordOpenLabel = "kubemend.io/open"
 
-// RecordTargetLabel is on a RemediationRecord; its value is the UID of the Machine that it is about, or of the Node, or of the
-// BareMetalHost.
+// RecordTargetLabel on a RemediationRecord is the UID of its Machine, else of its Node, else of its BareMetalHost.
 const RecordTargetLabel = "kubemend.io/target-uid"
 
-// The metadata of a RemediationRecord that has ended, by which old ones are found without reading them.
+// Metadata of a RemediationRecord by which closed records are found without reading their content.
 const (
-	// RecordHostLabel is the BareMetalHost, if its name can be the value of a label; else a hash of it.
+	// RecordHostLabel is the name of the BareMetalHost, or a hash of the name if a label cannot have it as its value.
 	RecordHostLabel = "kubemend.io/host"
-	// RecordEndedAnnotation is when the record has ended (RFC 3339): clusterctl move creates it anew, with another time of creation.
+	// RecordEndedAnnotation is when the record was closed (RFC 3339). `clusterctl move` changes the creation time.
 	RecordEndedAnnotation = "kubemend.io/ended"
 )
 
-// RecordAnnotation on a remediation request, or on a Machine whose owner was asked to replace it, names the RemediationRecord of the
-// remediation: as name@uid or, as the steps of an escalation may have templates in several namespaces, as namespace/name@uid. A record
-// whose UID nothing carries is none of that remediation, whatever target it names.
+// RecordAnnotation on a remediation request, or on a Machine whose owner was asked to replace it, names the RemediationRecord: as name@uid,
+// or as namespace/name@uid for an escalation with templates in several namespaces. A record whose UID no object carries counts for nothing.
 const RecordAnnotation = "kubemend.io/record"
 
-// ManagerAnnotation on the Lease manager.kubemend.io is what the manager that acts says of itself, as JSON: its version, its settings, and
-// the kinds that it serves. Package controllers/managerlease has the fields.
+// ManagerAnnotation on the Lease manager.kubemend.io is the version, the settings and the served kinds of the manager that acts, as JSON.
+// Package controllers/managerlease has the fields.
 const ManagerAnnotation = "kubemend.io/manager"
 
-// Conditions of a MachineHealthCheck, beside those of Cluster API.
+// Conditions that kubemend adds to a MachineHealthCheck.
 const (
-	// WorkloadClusterReachable is False while nodes are not judged because the workload cluster
-	// cannot be asked. Its last transition says since when.
+	// WorkloadClusterReachable is False while kubemend does not judge nodes because it cannot reach the workload cluster.
 	WorkloadClusterReachable = "WorkloadClusterReachable"
 
 	// TargetsExclusive is False while another check selects some of the same machines.
 	TargetsExclusive = "TargetsExclusive"
 
-	// Effective is False while the check, or one of its rules, can never act as it is written. At all other times it does not have it.
+	// Effective is False while the check, or one of its rules, can never act as written. Otherwise the check does not have this condition.
 	Effective = "Effective"
 
-	// RemediationTemplateAvailable says whether the template that the check names can be read. A
-	// check without one does not have this condition.
+	// RemediationTemplateAvailable is True if kubemend can read the check's template. A check without a template does not have it.
 	RemediationTemplateAvailable = "RemediationTemplateAvailable"
 
-	// SpareHostAvailable is False on a MachineHealthCheck and on a Machine while the Machine's remediation waits for a spare host. At all
-	// other times neither has it.
+	// SpareHostAvailable is False on a Machine whose remediation waits for a spare host, and on its check. Otherwise it is absent.
 	SpareHostAvailable = "SpareHostAvailable"
 
-	// CapacityBack is False on a MachineHealthCheck while the capacity of a remediation that it has asked for is not back, with the reason
-	// of what the oldest one waits for, as its RemediationRecord has it, but for the steps of a power cycle. It is True once all are, and a
-	// check whose capacity was never missing does not have it.
+	// CapacityBack is False while the capacity of a remediation that the check requested is not back, and True once all capacity is back.
+	// Its reason is that of the oldest record, with one reason for all steps of a power cycle. Without any missing capacity it is absent.
 	CapacityBack = "CapacityBack"
 )
 
-// Reasons of the conditions above, and of RemediationAllowed. docs/reference/conditions.md is made of the comments.
+// Reasons of these conditions and of RemediationAllowed. docs/reference/conditions.md is generated from these comments.
 const (
 	ReachableReason         = "Reachable"                   // WorkloadClusterReachable=True: nodes are judged
-	ReachableAgainReason    = "ReachableAgain"              // WorkloadClusterReachable=True: after an outage, whose time does not count
+	ReachableAgainReason    = "ReachableAgain"              // WorkloadClusterReachable=True: judged again, without the time of the outage
 	UnreachableReason       = "Unreachable"                 // WorkloadClusterReachable=False: nodes cannot be judged
 	KubeconfigRefusedReason = "KubeconfigRefused"           // WorkloadClusterReachable=False: the Secret has no usable kubeconfig
 	ChangedReason           = "WorkloadClusterChanged"      // WorkloadClusterReachable=False: another workload cluster answers
 	NotInitializedReason    = "NotInitialized"              // WorkloadClusterReachable=Unknown: no control plane, or no answer yet
 	ExclusiveReason         = "Exclusive"                   // TargetsExclusive=True: kubemend acts on all checks of these machines
-	OverlapReason           = "Overlap"                     // TargetsExclusive=False: kubemend does not act on another check of them
+	OverlapReason           = "Overlap"                     // TargetsExclusive=False: kubemend does not act on all checks of these machines
 	FieldDroppedReason      = "FieldDropped"                // Effective=False: a field that was applied does not exist
 	NoSuchStatusReason      = "NoSuchStatus"                // Effective=False: a rule names a status that no condition has
-	NoRulesReason           = "NoRules"                     // Effective=False: no rule about conditions, and no start-up timeout
+	NoRulesReason           = "NoRules"                     // Effective=False: neither a rule about conditions nor a start-up timeout
 	SelectsNothingReason    = "SelectsNothing"              // Effective=False: no Machine and no template of Machines has the labels
 	TemplateFoundReason     = "TemplateFound"               // RemediationTemplateAvailable=True: requests can be created
 	TemplateNotFoundReason  = "RemediationTemplateNotFound" // RemediationTemplateAvailable=False: template or kind does not exist
@@ -166,25 +150,24 @@ const (
 	ClusterNotFoundReason   = "ClusterNotFound"             // RemediationAllowed=False: `spec.clusterName` names no Cluster
 	InvalidSelectorReason   = "InvalidSelector"             // RemediationAllowed=False: `spec.selector` cannot be parsed
 	InvalidLimitReason      = "InvalidLimit"                // RemediationAllowed=False: a limit is impossible; the message names the field
-	CapacityBackReason      = "CapacityBack"                // CapacityBack=True: all of it is back, or not expected any more
+	CapacityBackReason      = "CapacityBack"                // CapacityBack=True: all capacity is back, or not expected any more
 )
 
-// Remediation is a condition of a Machine that is pending or unhealthy by a MachineHealthCheck on which kubemend acts: True while its
-// remediation is in progress, False while something blocks it, with the reason of the first blocker and all of them in the message.
-// A healthy Machine does not have it.
+// Remediation is a condition of a Machine that is pending or unhealthy by a MachineHealthCheck on which kubemend acts. It is True while its
+// remediation is in progress, and False while something blocks it: the reason is the first blocker, the message has all.
 const Remediation = "kubemend.io/Remediation"
 
-// Reasons of Remediation, beside those of blockers and those that an owner has given.
+// Reasons of Remediation that are neither blockers nor reasons of an owner.
 const (
 	OwnerAskedReason  = "OwnerAsked"           // Remediation=True: the owner of the Machine was asked to replace it
-	OwnerSilentReason = "OwnerSilent"          // Remediation=False: an owner that may not remediate was asked an hour ago, and is silent
+	OwnerSilentReason = "OwnerSilent"          // Remediation=False: an owner that may be unable to remediate is silent for an hour
 	RequestedReason   = "RemediationRequested" // Remediation=True: there is a remediation request for the Machine
 	NoOwnerReason     = "NoOwner"              // Remediation=False: the Machine has no owner that could be asked
-	// PowerCycleFailedReason makes an owner act on a Machine that no MachineHealthCheck judges: it needs that condition.
+	// PowerCycleFailedReason is for a Machine without a check: its owner replaces it only if HealthCheckSucceeded is False.
 	PowerCycleFailedReason = "PowerCycleFailed" // HealthCheckSucceeded=False: a power cycle failed, and no check judges the Machine
 )
 
-// Reasons of events. MachineMarkedUnhealthy and RemediationRestricted are Cluster API's. docs/reference/events.md is made of the comments.
+// Reasons of events, two of which Cluster API's controller uses too. docs/reference/events.md is generated from these comments.
 const (
 	EventMachineMarkedUnhealthy = "MachineMarkedUnhealthy"     // Normal, Warning on Machine: it became unhealthy; with all findings
 	EventMachineHealthy         = "MachineHealthy"             // Normal on Machine: it is healthy again

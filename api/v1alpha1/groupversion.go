@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is the group of what is kubemend's own.
+// GroupVersion is the API group of kubemend's own kinds.
 var GroupVersion = schema.GroupVersion{Group: "kubemend.io", Version: "v1alpha1"}
 
 var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error {
@@ -18,5 +18,5 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error 
 	return nil
 })
 
-// AddToScheme makes a scheme know the kinds of this package.
+// AddToScheme adds the kinds of this package to a scheme.
 var AddToScheme = schemeBuilder.AddToScheme

@@ -4,9 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// HostRemediationTemplateResource is what the remediations are made from.
+// HostRemediationTemplateResource describes the HostRemediations that are created from a template.
 type HostRemediationTemplateResource struct {
-	// spec is the spec of every remediation that is made from this template.
+	// spec is copied into every HostRemediation that is created from this template.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="!has(self.strategy) || !has(self.strategy.timeoutSeconds) || self.strategy.timeoutSeconds == 0 || self.strategy.timeoutSeconds >= 100",message="min duration is 100 seconds",fieldPath=".strategy.timeoutSeconds"
 	// +kubebuilder:validation:XValidation:rule="!has(self.strategy) || (has(self.strategy.type) && self.strategy.type == 'Reboot')",message="only supported remediation strategy is reboot",fieldPath=".strategy.type"
@@ -14,17 +14,17 @@ type HostRemediationTemplateResource struct {
 	Spec HostRemediationSpec `json:"spec"`
 }
 
-// HostRemediationTemplateSpec is the content of a template.
+// HostRemediationTemplateSpec is the spec of a template.
 type HostRemediationTemplateSpec struct {
-	// template is what the remediations are made from.
+	// template describes the HostRemediations that are created from this template.
 	// +required
 	Template HostRemediationTemplateResource `json:"template"`
 }
 
-// HostRemediationTemplate is what a MachineHealthCheck makes a HostRemediation from: spec.remediation.templateRef
-// (spec.remediationTemplate in v1beta1) names it.
+// HostRemediationTemplate is a template for HostRemediations. A MachineHealthCheck names it in spec.remediation.templateRef
+// (spec.remediationTemplate in v1beta1) and creates a HostRemediation from it for each unhealthy machine.
 //
-// Nothing but the check refers to it and it has no owner, so that clusterctl moves it only because of the label.
+// The template has no owner, so clusterctl moves it only because of the label clusterctl.cluster.x-k8s.io/move.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=hostremediationtemplates,scope=Namespaced,categories=cluster-api;kubemend,shortName=hremt

@@ -5,40 +5,40 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// OverrideAction says what an override does.
+// OverrideAction is what an override does.
 type OverrideAction string
 
 const (
-	// OverrideHold lets no remediation begin.
+	// OverrideHold keeps remediations from beginning.
 	OverrideHold OverrideAction = "Hold"
-	// OverrideAllow lets remediations begin although more targets are unhealthy than the check allows, or lifts the limits of a policy.
+	// OverrideAllow replaces the limit of checks by a higher one, or lifts the limits of a policy.
 	OverrideAllow OverrideAction = "Allow"
 )
 
-// OverrideTarget is what an override is about.
+// OverrideTarget is the object to which an override applies.
 type OverrideTarget struct {
-	// kind is that of the object, in the namespace of the override. In the policy namespace there are also Namespace, FailureDomain, whose
-	// name is its value, and RemediationPolicy, whose limits Allow lifts.
+	// kind is the kind of the object, which is in the namespace of the override. Only an override in the policy namespace may name a
+	// Namespace, a FailureDomain (its name is the value of the failure domain), or a RemediationPolicy, whose limits Allow lifts.
 	// +required
 	// +kubebuilder:validation:Enum=Cluster;MachineHealthCheck;MachineDeployment;Machine;BareMetalHost;Namespace;FailureDomain;RemediationPolicy
 	Kind string `json:"kind"`
-	// name is that of the object.
+	// name is the name of the object, or the failure domain.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 }
 
-// OverrideAllowance is how far an override that allows goes.
+// OverrideAllowance says how many unhealthy targets and how many remediations an override allows.
 type OverrideAllowance struct {
-	// maxUnhealthy stands in place of the limit of each check, while it is higher: a number, or a percentage of its targets, rounded down.
+	// maxUnhealthy replaces the limit of each check if it is higher: a number, or a percentage of the targets of the check, rounded down.
 	// +required
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="must be 0 or more"
 	MaxUnhealthy intstr.IntOrString `json:"maxUnhealthy"`
-	// maxInFlight is how many remediations of all that the override is about may be under way at once meanwhile: so many machines do not go
-	// at once. It is a number, or a percentage, rounded up.
+	// maxInFlight is how many remediations of all these targets may be in flight at the same time meanwhile: a number, or a percentage,
+	// rounded up. It keeps the override from starting the remediation of too many machines at once.
 	// +required
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
@@ -46,36 +46,36 @@ type OverrideAllowance struct {
 	MaxInFlight intstr.IntOrString `json:"maxInFlight"`
 }
 
-// RemediationOverrideSpec is an exception that ends.
+// RemediationOverrideSpec is a temporary exception.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.allow) == (self.action == 'Allow' && self.targetRef.kind != 'RemediationPolicy')",message="is needed for Allow of a Cluster or a MachineHealthCheck, and for nothing else",fieldPath=".allow"
 // +kubebuilder:validation:XValidation:rule="self.action == 'Hold' ? self.targetRef.kind != 'RemediationPolicy' : self.targetRef.kind in ['Cluster', 'MachineHealthCheck', 'RemediationPolicy']",message="Allow is for a Cluster, a MachineHealthCheck or a RemediationPolicy, and Hold for all others and the first two",fieldPath=".targetRef"
 type RemediationOverrideSpec struct {
-	// targetRef is what the override is about.
+	// targetRef names the object to which the override applies.
 	// +required
 	TargetRef OverrideTarget `json:"targetRef"`
-	// action is what it does.
+	// action is Hold, which keeps remediations from beginning, or Allow, which allows more of them.
 	// +required
 	// +kubebuilder:validation:Enum=Hold;Allow
 	Action OverrideAction `json:"action"`
-	// allow is how far Allow goes.
+	// allow says how far Allow goes. It is required for Allow of a Cluster or a MachineHealthCheck, and forbidden otherwise.
 	// +optional
 	Allow *OverrideAllowance `json:"allow,omitempty"`
-	// until is when it ends, at most seven days after it was created. The manager removes it a day later.
+	// until is when the override ends: at most seven days after its creation. The manager deletes it a day later.
 	// +required
 	Until metav1.Time `json:"until"`
-	// reason is why, for those who find remediations held.
+	// reason is why the override exists, for users who find remediations blocked or allowed by it.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Reason string `json:"reason"`
-	// by is who asked for it, as kubectl mend fills it in. The audit log of the API server is the proof.
+	// by is who asked for the override; kubectl mend fills it in. The audit log of the API server is the proof.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	By string `json:"by,omitempty"`
 }
 
-// OverrideActive is the condition of a RemediationOverride that is True while it has an effect.
+// OverrideActive is a condition of a RemediationOverride: it is True while the override has an effect.
 const OverrideActive = "Active"
 
 // Reasons of OverrideActive.
@@ -83,17 +83,18 @@ const (
 	OverrideActiveReason  = "Active"          // Active=True: it has an effect
 	OverrideEndedReason   = "Ended"           // Active=False: its time is over
 	OverrideTooLongReason = "TooLong"         // Active=False: it would end later than seven days after it was created
-	OverrideReachReason   = "TargetNotInHere" // Active=False: its target is not in its namespace, which is not the policy namespace
+	OverrideReachReason   = "TargetNotInHere" // Active=False: its kind is allowed only in the policy namespace
 )
 
-// RemediationOverrideStatus is what an override does now.
+// RemediationOverrideStatus is the current effect of an override.
 type RemediationOverrideStatus struct {
-	// targets is how many targets it is about, and blocked how many remediations wait that it blocks.
+	// targets is how many targets the override applies to.
 	// +optional
 	Targets int32 `json:"targets,omitempty"`
+	// blocked is how many remediations wait because of this override.
 	// +optional
 	Blocked int32 `json:"blocked,omitempty"`
-	// conditions are Active.
+	// conditions has the condition Active.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -101,8 +102,7 @@ type RemediationOverrideStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// RemediationOverride is an exception that ends by itself: it holds remediations, or allows more of them, for some hours. What has begun
-// goes on.
+// RemediationOverride is a temporary exception: it keeps remediations from beginning, or allows more of them. Those that have begun go on.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -123,7 +123,7 @@ type RemediationOverride struct {
 	// spec is the exception.
 	// +required
 	Spec RemediationOverrideSpec `json:"spec"`
-	// status is what it does now.
+	// status is the current effect of the override.
 	// +optional
 	Status RemediationOverrideStatus `json:"status,omitempty,omitzero"`
 }

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// GroupBy says what the targets of a group have in common.
+// GroupBy is what all targets of a group have in common.
 type GroupBy string
 
 const (
@@ -22,158 +22,158 @@ const (
 	GroupByMachineLabel GroupBy = "MachineLabel"
 )
 
-// PolicyGroupKey is one value that the targets of a group have in common.
+// PolicyGroupKey is one property that all targets of a group have in common.
 //
 // +kubebuilder:validation:XValidation:rule="self.key in ['HostLabel', 'MachineLabel'] == has(self.label)",message="is for HostLabel and MachineLabel alone",fieldPath=".label"
 type PolicyGroupKey struct {
-	// key is what the value is of.
+	// key is the property: the Cluster, the Namespace, the failure domain, or a label of the BareMetalHost or the Machine.
 	// +required
 	// +kubebuilder:validation:Enum=Cluster;Namespace;FailureDomain;HostLabel;MachineLabel
 	Key GroupBy `json:"key"`
-	// label is the name of the label, for HostLabel and MachineLabel.
+	// label is the name of the label. It is required for HostLabel and MachineLabel, and forbidden otherwise.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	Label string `json:"label,omitempty"`
 }
 
-// SlowStart says whether the first remediations of a group prove themselves.
+// SlowStart says whether the first remediations of a group must succeed before more may begin.
 type SlowStart string
 
 const (
-	// SlowStartEnabled makes them.
+	// SlowStartEnabled begins with one remediation and allows one more for each that succeeds.
 	SlowStartEnabled SlowStart = "Enabled"
-	// SlowStartDisabled does not.
+	// SlowStartDisabled has no such limit.
 	SlowStartDisabled SlowStart = "Disabled"
 )
 
-// PolicyLimit limits the remediations in each group of targets. A number that is left out does not limit.
+// PolicyLimit limits the remediations in each group of targets. A field that is not set does not limit.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.maxInFlight) || has(self.maxUnavailable) || has(self.maxPerHour) || has(self.slowStart)",message="limits nothing"
 type PolicyLimit struct {
-	// name is that of the limit in messages, metrics and status.
+	// name is the name of the limit in messages, metrics and status.
 	// +required
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// groupBy is what the targets of a group have in common. Without it all selected targets are one group. A target that lacks a value is
-	// in no group, and not bound by this limit.
+	// groupBy is what all targets of a group have in common: at most two properties. Without it all selected targets are one group. A
+	// target without the value is in no group, and this limit does not apply to it.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2
 	GroupBy []PolicyGroupKey `json:"groupBy,omitempty"`
-	// maxInFlight is how many remediations may be under way at once in a group, from when they begin until the capacity of the target is
-	// back: a number, or a percentage of the targets of the group, rounded up. With 0, or 0%, none begins.
+	// maxInFlight is how many remediations of a group may be in flight at the same time. A remediation is in flight from its beginning
+	// until the target or its replacement is healthy. It is a number, or a percentage of the group's targets, rounded up; 0 allows none.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="must be 0 or more"
 	MaxInFlight *intstr.IntOrString `json:"maxInFlight,omitempty"`
-	// maxUnavailable is how many targets of a group may be unhealthy, or about to be, for a remediation to begin: a number, or a percentage
-	// of the targets of the group, rounded up. Where more are, the cause is not the machine, and none begins.
+	// maxUnavailable is how many targets of a group may be unhealthy or pending for a remediation to begin: a number, or a percentage of
+	// the targets of the group, rounded up. If more are, they probably share a cause that no remediation of a single machine ends.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="must be 0 or more"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// maxPerHour is how many remediations may begin within any hour in a group.
+	// maxPerHour is how many remediations may begin in a group within any hour.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxPerHour *int32 `json:"maxPerHour,omitempty"`
-	// slowStart makes the first remediations of a group prove themselves: at first one may be under way, and each whose capacity has been
-	// back for five minutes lets one more be: 1, 2, 4, 8 at once. After one that fails it is one again, and nothing begins for 1 minute,
-	// then 2, 4, 8 and 10. Once nothing in the group is unavailable or under way, and when the manager starts, it begins anew. Without it
-	// that is Disabled.
+	// slowStart, if Enabled, lets one remediation of a group be in flight at first, and one more for each whose capacity has been back for
+	// five minutes. After a failed remediation the number is one again, and none begins for 1 minute, after further failures for 2, 4, 8,
+	// then 10 minutes. It also starts again at one when no target of the group is unavailable or in flight, and when the manager starts. By
+	// default Disabled.
 	// +optional
 	// +kubebuilder:validation:Enum=Enabled;Disabled
 	SlowStart SlowStart `json:"slowStart,omitempty"`
 }
 
-// WindowAction says what a window does.
+// WindowAction is what a window does.
 type WindowAction string
 
 const (
-	// WindowDeny lets no remediation begin within the window.
+	// WindowDeny keeps remediations from beginning within the window.
 	WindowDeny WindowAction = "Deny"
-	// WindowAllow lets no remediation begin outside of all windows of this action.
+	// WindowAllow keeps remediations from beginning outside of all windows with this action.
 	WindowAllow WindowAction = "Allow"
 )
 
-// WindowScope says which targets a window is for.
+// WindowScope is the set of targets to which a window applies.
 type WindowScope string
 
 const (
-	// WindowAll is for all selected targets.
+	// WindowAll means all selected targets.
 	WindowAll WindowScope = "All"
-	// WindowLiveNodes is for those whose node reports: its condition Ready is True or False. To remediate them costs workload that runs.
+	// WindowLiveNodes means targets whose node reports (Ready is True or False). Their remediation disrupts running workload.
 	WindowLiveNodes WindowScope = "LiveNodes"
 )
 
-// PolicyWindow is a time that comes again and again.
+// PolicyWindow is a recurring period of time.
 type PolicyWindow struct {
-	// action is what the window does. Deny goes before Allow.
+	// action is Deny (no remediation begins within the window) or Allow (none begins outside of all windows with Allow). Deny wins.
 	// +required
 	// +kubebuilder:validation:Enum=Deny;Allow
 	Action WindowAction `json:"action"`
-	// schedule is when a window opens, in the five fields of cron: minute, hour, day and month, and day of the week.
+	// schedule is when the window opens, in the five fields of cron: minute, hour, day, month, and day of the week.
 	// +required
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=128
 	Schedule string `json:"schedule"`
-	// timeZone is that of the schedule, by its name in the IANA database, such as Europe/Berlin. Without it that is Etc/UTC.
+	// timeZone is the time zone of the schedule, by its name in the IANA database, such as Europe/Berlin. The default is Etc/UTC.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
-	// durationSeconds is for how long a window is open, in seconds of real time, also over a change of clocks: from a minute to a week.
+	// durationSeconds is how long the window stays open, in elapsed seconds, also when clocks change: from 60 to 604800 (a week).
 	// +required
 	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:validation:Maximum=604800
 	DurationSeconds int32 `json:"durationSeconds"`
-	// scope is which targets it is for. Without it that is All.
+	// scope is the targets to which the window applies: All, or LiveNodes for those whose node still reports. The default is All.
 	// +optional
 	// +kubebuilder:validation:Enum=All;LiveNodes
 	Scope WindowScope `json:"scope,omitempty"`
 }
 
-// Signal is what others say of a node or its Cluster.
+// Signal is something that another program reports about a node or its Cluster.
 type Signal string
 
 const (
-	// SignalNodeMaintenance is that the node has the condition MaintenanceInProgress or DrainInProgress, or the taint medik8s.io/drain.
+	// SignalNodeMaintenance means that the node has the condition MaintenanceInProgress or DrainInProgress, or the taint medik8s.io/drain.
 	SignalNodeMaintenance Signal = "NodeMaintenance"
-	// SignalNodeShutdown is that the node has the condition GracefulNodeShutdownInProgress, for ten minutes since it turned.
+	// SignalNodeShutdown means that the node has the condition GracefulNodeShutdownInProgress, for ten minutes after it became True.
 	SignalNodeShutdown Signal = "NodeShutdown"
-	// SignalAutoscalerScaleDown is that the node has the taint ToBeDeletedByClusterAutoscaler, for half an hour after the time in it.
+	// SignalAutoscalerScaleDown means that the node has the taint ToBeDeletedByClusterAutoscaler, for 30 minutes after its value.
 	SignalAutoscalerScaleDown Signal = "AutoscalerScaleDown"
-	// SignalClusterRollout is that the Cluster has the condition RollingOut.
+	// SignalClusterRollout means that the Cluster has the condition RollingOut.
 	SignalClusterRollout Signal = "ClusterRollout"
 )
 
-// PolicySelector selects targets. Those are selected that match all parts that are given.
+// PolicySelector selects the targets that match all given parts.
 type PolicySelector struct {
-	// kinds are those of the checks. A power cycle is of the kind of its request if no check of kubemend asked for it.
+	// kinds are the kinds of the checks. HostRemediation and Metal3Remediation select power cycles that no check of kubemend requested.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:items:Enum=MachineHealthCheck;NodeHealthCheck;HostRemediation;Metal3Remediation
 	Kinds []string `json:"kinds,omitempty"`
-	// namespaces selects by the labels of the Namespace. It is for policies in the manager's own namespace alone.
+	// namespaces selects by labels of the Namespace. Only a policy in the manager's own namespace may use it.
 	// +optional
 	Namespaces *metav1.LabelSelector `json:"namespaces,omitempty"`
-	// clusters selects by the labels of the Cluster. A node without a Machine has no Cluster, and no Namespace.
+	// clusters selects by labels of the Cluster. It matches no node without a Machine, and neither does namespaces.
 	// +optional
 	Clusters *metav1.LabelSelector `json:"clusters,omitempty"`
-	// checks selects by the labels of the MachineHealthCheck or NodeHealthCheck.
+	// checks selects by labels of the MachineHealthCheck or NodeHealthCheck.
 	// +optional
 	Checks *metav1.LabelSelector `json:"checks,omitempty"`
-	// targets selects by the labels of the Machine; of the Node if it has none.
+	// targets selects by labels of the Machine, or of the Node if it has no Machine.
 	// +optional
 	Targets *metav1.LabelSelector `json:"targets,omitempty"`
 }
 
 // PolicyWaitForSpare makes remediations wait for a spare host.
 type PolicyWaitForSpare struct {
-	// timeoutSeconds is how long after a machine became unhealthy its remediation waits at most.
+	// timeoutSeconds is how many seconds a remediation waits at most after its machine became unhealthy: 60 to 86400, by default 3600.
 	// +optional
 	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:validation:Maximum=86400
@@ -185,50 +185,49 @@ type PolicyWaitForSpare struct {
 type PolicyMode string
 
 const (
-	// PolicyActs has kubemend claim the MachineHealthChecks, also those that are made later, and act in place of Cluster API core.
+	// PolicyActs makes kubemend claim the selected MachineHealthChecks, also new ones, and act on them in place of Cluster API core.
 	PolicyActs PolicyMode = "Act"
-	// PolicyObserves lets no check of kubemend's begin a remediation, and has it release what PolicyActs had it claim. It goes before
-	// PolicyActs.
+	// PolicyObserves keeps checks from beginning remediations, and releases claims by policies. It wins over PolicyActs.
 	PolicyObserves PolicyMode = "Observe"
 )
 
-// RemediationPolicySpec is whether and when remediations may begin.
+// RemediationPolicySpec says whether and when remediations may begin.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.limits) || has(self.windows) || has(self.blockWhile) || has(self.waitForSpare) || has(self.mode)",message="set limits, windows, blockWhile, waitForSpare or mode"
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || !has(self.selector.targets)",message="a check is claimed whole: a policy with mode selects no targets",fieldPath=".selector.targets"
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Act' || has(self.selector.namespaces) || has(self.selector.clusters) || has(self.selector.checks)",message="would claim everything: with mode Act select namespaces, clusters or checks",fieldPath=".selector"
 type RemediationPolicySpec struct {
-	// selector selects the targets that the policy is for: the machines and nodes of checks on which kubemend acts, and the machines of power
-	// cycles that other checks ask for. {} selects all that are in its reach: of all namespaces, and all nodes, for a policy in the manager's
-	// own namespace (--policy-namespace), else of its own namespace.
+	// selector selects the targets to which the policy applies: the machines and nodes of checks on which kubemend acts, and the machines
+	// of power cycles that Cluster API core requests. A policy in the manager's own namespace (--policy-namespace) reaches all namespaces
+	// and all nodes, another one only its own namespace. {} selects everything in reach.
 	// +required
 	Selector PolicySelector `json:"selector"`
-	// limits are how many remediations may be under way. All of them apply.
+	// limits say how many remediations may be in flight. All limits apply. At most 8.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
 	Limits []PolicyLimit `json:"limits,omitempty"`
-	// windows are when remediations may begin. What has begun goes on.
+	// windows say when remediations may begin. A remediation that has begun goes on. At most 16.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Windows []PolicyWindow `json:"windows,omitempty"`
-	// blockWhile are the signals of others while which no remediation begins. Where no policy of the manager's own namespace has it, that
-	// is NodeMaintenance, NodeShutdown and AutoscalerScaleDown; with it, what these policies list together. A policy in another namespace
-	// adds to that.
+	// blockWhile are the signals of other programs that keep remediations from beginning. Without it in any policy of the manager's own
+	// namespace, NodeMaintenance, NodeShutdown and AutoscalerScaleDown block; else only the signals that these policies list together. A
+	// policy in another namespace adds signals.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:items:Enum=NodeMaintenance;NodeShutdown;AutoscalerScaleDown;ClusterRollout
 	BlockWhile []Signal `json:"blockWhile,omitzero"`
-	// waitForSpare makes the remediation of a machine on bare metal by its owner, where the check has no template, wait while no free host
-	// fits its replacement. Of several policies the longest wait counts.
+	// waitForSpare delays the replacement of a bare-metal machine, where the check has no template, until a free host fits its replacement.
+	// If several policies have it, the longest timeout applies.
 	// +optional
 	WaitForSpare *PolicyWaitForSpare `json:"waitForSpare,omitempty"`
-	// mode is whether kubemend acts on the selected checks. Act claims each MachineHealthCheck, by the annotation
-	// cluster.x-k8s.io/paused: kubemend, and releases it when no policy asks for that any more. With Observe checks begin no remediation,
-	// whatever other policies say; power cycles that Cluster API core asks for go on. Without a mode the policy says nothing about that.
+	// mode says whether kubemend acts on the selected checks. Act claims every MachineHealthCheck with the annotation
+	// cluster.x-k8s.io/paused: kubemend, and releases it when no policy selects it any more. With Observe in any policy the checks begin no
+	// remediation; power cycles that Cluster API core requests go on. Without mode the policy changes nothing about this.
 	// +optional
 	// +kubebuilder:validation:Enum=Act;Observe
 	Mode PolicyMode `json:"mode,omitempty"`
@@ -236,62 +235,67 @@ type RemediationPolicySpec struct {
 
 // Conditions of a RemediationPolicy, and their reasons.
 const (
-	// PolicyValid is False while a field cannot be read. Its message names the field.
+	// PolicyValid is False while a field is invalid. Its message names the field.
 	PolicyValid = "Valid"
-	// PolicyGrouped is False while selected targets are in no group of a limit, which does not bind them.
+	// PolicyGrouped is False while selected targets are in no group of a limit, which therefore does not apply to them.
 	PolicyGrouped = "Grouped"
 
 	PolicyReadReason          = "Read"                // Valid=True: all of it applies
 	InvalidPolicyReason       = "InvalidField"        // Valid=False: no selected target is remediated
-	InvalidPolicyTargets      = "InvalidSelector"     // Valid=False: it selects nothing
-	AllGroupedReason          = "AllGrouped"          // Grouped=True: each limit binds all selected targets
-	TargetsWithoutGroupReason = "TargetsWithoutGroup" // Grouped=False: some lack a value by which a limit groups
+	InvalidPolicyTargets      = "InvalidSelector"     // Valid=False: its selector is invalid, so it selects nothing
+	AllGroupedReason          = "AllGrouped"          // Grouped=True: each limit applies to all selected targets
+	TargetsWithoutGroupReason = "TargetsWithoutGroup" // Grouped=False: some targets lack a value of `groupBy`
 )
 
 // PolicySelected is how much a policy selects.
 type PolicySelected struct {
-	// checks and targets are how many it selects.
-	Checks  int32 `json:"checks"`
+	// checks is how many checks it selects.
+	Checks int32 `json:"checks"`
+	// targets is how many machines and nodes it selects.
 	Targets int32 `json:"targets"`
 	// ungrouped is how many of the targets are in no group of some limit.
 	// +optional
 	Ungrouped int32 `json:"ungrouped,omitempty"`
 }
 
-// PolicyGroup is a group of targets in which something is not idle.
+// PolicyGroup is a group of targets in which a target is unavailable, in flight or waiting.
 type PolicyGroup struct {
-	// limit is the name of the limit, group are the values that its targets have in common; empty for all that are selected.
+	// limit is the name of the limit.
 	// +kubebuilder:validation:MaxLength=63
 	Limit string `json:"limit"`
+	// group is the values that all targets of the group have in common. It is empty for the group of all selected targets.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Group string `json:"group,omitempty"`
-	// targets is how many can be judged; unavailable how many of them are unhealthy, or about to be; inFlight how many remediations are
-	// under way; waiting how many are due.
-	Targets     int32 `json:"targets"`
+	// targets is how many targets of the group can be judged.
+	Targets int32 `json:"targets"`
+	// unavailable is how many of them are unhealthy or pending.
 	Unavailable int32 `json:"unavailable"`
-	InFlight    int32 `json:"inFlight"`
-	Waiting     int32 `json:"waiting"`
-	// reason is why those that wait do, if it is this limit.
+	// inFlight is how many remediations of the group are in flight.
+	InFlight int32 `json:"inFlight"`
+	// waiting is how many remediations of the group are due and have not begun.
+	Waiting int32 `json:"waiting"`
+	// reason is why they wait, if this limit blocks them.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
 }
 
-// RemediationPolicyStatus is what a policy does now.
+// RemediationPolicyStatus is the current effect of a policy.
 type RemediationPolicyStatus struct {
-	// observedGeneration is that of the spec which the rest is about.
+	// observedGeneration is the generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// selected is how much the policy selects.
 	// +optional
 	Selected PolicySelected `json:"selected,omitempty,omitzero"`
-	// inFlight and waiting are how many remediations of selected targets are under way, and wait for this policy.
+	// inFlight is how many remediations of selected targets are in flight.
 	// +optional
 	InFlight int32 `json:"inFlight,omitempty"`
+	// waiting is how many remediations wait because of this policy.
 	// +optional
 	Waiting int32 `json:"waiting,omitempty"`
-	// groups are those that are not idle; those first in which most wait.
+	// groups are at most 64 groups in which a target is unavailable, in flight or waiting, those with the most waiting first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -304,8 +308,7 @@ type RemediationPolicyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// RemediationPolicy says whether and when the remediations of many checks and clusters may begin. All policies that select a target apply;
-// the strictest wins.
+// RemediationPolicy says whether and when remediations of many checks and clusters may begin. Of several policies the strictest wins.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -321,10 +324,10 @@ type RemediationPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is whether and when remediations may begin.
+	// spec says whether and when remediations may begin.
 	// +required
 	Spec RemediationPolicySpec `json:"spec"`
-	// status is what the policy does now.
+	// status is the current effect of the policy.
 	// +optional
 	Status RemediationPolicyStatus `json:"status,omitempty,omitzero"`
 }

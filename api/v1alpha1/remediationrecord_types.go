@@ -6,13 +6,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RecordRemediator says what carries out a remediation.
+// RecordRemediator is what carries out a remediation.
 type RecordRemediator string
 
 const (
-	// RemediatedByOwner is a remediation by the owner of the Machine, which replaces it.
+	// RemediatedByOwner means that the owner of the Machine replaces it.
 	RemediatedByOwner RecordRemediator = "Owner"
-	// RemediatedByRequest is a remediation by requests that a remediator acts on, such as a HostRemediation.
+	// RemediatedByRequest means that a remediator acts on remediation requests, such as HostRemediations.
 	RemediatedByRequest RecordRemediator = "Request"
 )
 
@@ -20,70 +20,70 @@ const (
 type RecordOutcome string
 
 const (
-	// RecordHealed is a remediation after which the same machine, or node, was healthy.
+	// RecordHealed means that the same machine, or node, is healthy again.
 	RecordHealed RecordOutcome = "Healed"
-	// RecordReplaced is one after which another Machine in its place was healthy.
+	// RecordReplaced means that another Machine in its place is healthy.
 	RecordReplaced RecordOutcome = "Replaced"
-	// RecordGone is one whose target was deleted, and to which no other Machine was to come: the owner was scaled down, or there is none.
+	// RecordGone means that the target was deleted and is not replaced, for example because its owner was scaled down.
 	RecordGone RecordOutcome = "Gone"
-	// RecordGivenUp is one that every remediator has given up.
+	// RecordGivenUp means that the target is unhealthy and nothing acts on it any more.
 	RecordGivenUp RecordOutcome = "GivenUp"
-	// RecordCancelled is one that was not begun, or that was withdrawn before it had an effect.
+	// RecordCancelled means that the remediation did not begin, or was withdrawn before it had an effect.
 	RecordCancelled RecordOutcome = "Cancelled"
 )
 
 // Conditions of a RemediationRecord.
 const (
-	// RecordBegun is True once the remediation was begun: the owner was asked, or a request exists.
+	// RecordBegun is True once the remediation has begun: the owner was asked, or a request exists.
 	RecordBegun = "Begun"
-	// RecordCapacityBack is True once the machine, or the one in its place, is healthy. Until then its reason says what is waited for.
+	// RecordCapacityBack is True once the machine, or its replacement, is healthy. Until then its reason says what the capacity waits for.
 	RecordCapacityBack = "CapacityBack"
-	// RecordEnded is True once nothing more is written to the record. Its reason is the outcome.
+	// RecordEnded is True once the record is closed. Its reason is the outcome.
 	RecordEnded = "Ended"
 )
 
-// The bounds of a RemediationRecord. A step that is one too many replaces the last but one.
+// Bounds of a RemediationRecord. If the list of steps is full, a new step replaces the last one.
 const (
-	// MaxRecordSteps is how many steps a record holds.
+	// MaxRecordSteps is the maximal number of steps.
 	MaxRecordSteps = 64
-	// MaxRecordEvidence is how much evidence it holds.
+	// MaxRecordEvidence is the maximal number of findings.
 	MaxRecordEvidence = 16
-	// MaxRecordText is how long a text in it is, in characters.
+	// MaxRecordText is the maximal length of a text, in characters.
 	MaxRecordText = 512
 )
 
-// RecordRef names an object of a record.
+// RecordRef names an object.
 type RecordRef struct {
-	// apiVersion is its group and version.
+	// apiVersion is the group and version of the object.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	APIVersion string `json:"apiVersion,omitempty"`
-	// kind is its kind.
+	// kind is the kind of the object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
-	// namespace is that of the object; empty if it has none, or is in the cluster that kubemend does not run in.
+	// namespace is the namespace of the object. It is empty for kinds without a namespace, and for nodes of workload clusters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
-	// name is its name.
+	// name is the name of the object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// uid is its UID, if it is known. After clusterctl move the objects have others.
+	// uid is the UID of the object, if it is known. It stays the same when `clusterctl move` gives the object another UID.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid,omitempty"`
 }
 
-// RecordTarget is what is remediated. What is not known is left out.
+// RecordTarget is what is remediated. Unknown fields are empty.
 type RecordTarget struct {
-	// clusterName is the Cluster; empty for nodes of the cluster that kubemend runs in.
+	// clusterName is the name of the Cluster. It is empty for nodes of the cluster that kubemend runs in.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ClusterName string `json:"clusterName,omitempty"`
-	// clusterUID is the UID that the Cluster had. If the record's owner has another one, the record was moved by clusterctl, and all other
-	// UIDs in it are those of before.
+	// clusterUID is the UID of the Cluster when the remediation was decided. If the owner reference of the record has another UID,
+	// `clusterctl move` has moved the record, and all UIDs in the record are those from before the move.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ClusterUID string `json:"clusterUID,omitempty"`
@@ -93,140 +93,142 @@ type RecordTarget struct {
 	// owner is the controller of the Machine, such as a MachineSet.
 	// +optional
 	Owner *RecordRef `json:"owner,omitempty"`
-	// node is the Node, by its name and UID in its cluster.
+	// node is the Node, with its name and UID in its own cluster.
 	// +optional
 	Node *RecordRef `json:"node,omitempty"`
 	// host is the BareMetalHost.
 	// +optional
 	Host *RecordRef `json:"host,omitempty"`
-	// hostModel is the manufacturer and the product name of the host, as the Bare Metal Operator has inspected them.
+	// hostModel is the manufacturer and product name of the host, as inspected by the Bare Metal Operator.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	HostModel string `json:"hostModel,omitempty"`
 	// failureDomain is the label infrastructure.cluster.x-k8s.io/failure-domain of the BareMetalHost, else the failure domain of the
-	// Machine, else the zone of the node (its label topology.kubernetes.io/zone).
+	// Machine, else the zone of the Node (label topology.kubernetes.io/zone).
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	FailureDomain string `json:"failureDomain,omitempty"`
-	// controlPlane says that the Machine, or the node, is part of a control plane.
+	// controlPlane is true if the Machine or Node is part of a control plane.
 	// +optional
 	ControlPlane bool `json:"controlPlane,omitempty"`
 }
 
-// RecordRequester is what asked for a remediation.
+// RecordRequester is what requested a remediation.
 type RecordRequester struct {
-	// check is the MachineHealthCheck or NodeHealthCheck; nil if the remediation was requested without one.
+	// check is the MachineHealthCheck or NodeHealthCheck. It is empty if no check requested the remediation.
 	// +optional
 	Check *RecordRef `json:"check,omitempty"`
-	// user is the name of the user who asked for it by hand, as the API server knows it; empty if no user did.
+	// user is the user who requested the remediation with kubectl mend, as the API server knows the name. It is empty if no user did.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	User string `json:"user,omitempty"`
-	// reason is what the user gave as a reason.
+	// reason is the reason that the user gave.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Reason string `json:"reason,omitempty"`
 }
 
-// Moments have a pattern beside their format: an API server takes a date-time that metav1.Time cannot read, such as one with a t in lower
-// case, and a list with one such record cannot be read at all. A Condition is not of this project: a rule, which reads the time as
-// strictly, stands for the pattern.
+// Times have a pattern in addition to their format: the API server accepts a date-time that metav1.Time cannot parse, such as one with a
+// lowercase t, and then no client can decode a list with that record. The type Condition belongs to Kubernetes, so a CEL rule, which parses
+// the time as strictly, replaces the pattern there.
 
-// RecordEvidence is one finding for which the target counts as unhealthy.
+// RecordEvidence is one finding that made the target unhealthy.
 type RecordEvidence struct {
-	// type is that of the condition, or what else was found, such as NodeNotFound.
+	// type is the type of the condition, or another finding, such as NodeNotFound.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=316
 	Type string `json:"type"`
-	// status is that of the condition.
+	// status is the status of the condition.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	Status string `json:"status,omitempty"`
-	// since is from when on it counts.
+	// since is the last transition of the condition. The timeout counts from here.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Since *metav1.Time `json:"since,omitempty"`
-	// timeoutSeconds is how long it may last.
+	// timeoutSeconds is how long the finding must last before the target is unhealthy, in seconds.
 	// +optional
 	TimeoutSeconds int64 `json:"timeoutSeconds,omitempty"`
-	// message is what the condition says.
+	// message is the reason of the condition, or the failure message of another finding.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 }
 
-// RecordCounts is the arithmetic of the check at the moment at which the remediation was decided.
+// RecordCounts are the numbers of the check when the remediation was decided.
 type RecordCounts struct {
-	// targets is how many machines, or nodes, the check selects; healthy and inFlight are how many of them are healthy, and are being
-	// remediated.
-	Targets  int32 `json:"targets"`
-	Healthy  int32 `json:"healthy"`
+	// targets is how many machines or nodes the check selects.
+	Targets int32 `json:"targets"`
+	// healthy is how many of them are healthy.
+	Healthy int32 `json:"healthy"`
+	// inFlight is how many of them are being remediated.
 	InFlight int32 `json:"inFlight"`
-	// limit is maxUnhealthy, unhealthyRange or minHealthy, as the check has it.
+	// limit is the maxUnhealthy, unhealthyRange or minHealthy of the check.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Limit string `json:"limit,omitempty"`
 }
 
-// RemediationRecordSpec is what is known at the moment at which the remediation is decided. It never changes.
+// RemediationRecordSpec is what was known when the remediation was decided. It never changes.
 type RemediationRecordSpec struct {
-	// remediator is what carries it out.
+	// remediator is Owner if the owner of the Machine replaces it, or Request if a remediator acts on remediation requests.
 	// +kubebuilder:validation:Enum=Owner;Request
 	Remediator RecordRemediator `json:"remediator"`
 	// target is what is remediated.
 	Target RecordTarget `json:"target"`
-	// requester is what asked for it.
+	// requester is the check or the user that requested the remediation.
 	// +optional
 	Requester RecordRequester `json:"requester,omitempty,omitzero"`
-	// cause is the first finding, in a word or as condition=status, such as Ready=Unknown. Reports count by it.
+	// cause is the first finding, in a word or as condition=status, such as Ready=Unknown. `kubectl mend report` groups by it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=333
 	Cause string `json:"cause,omitempty"`
-	// evidence is all that was found.
+	// evidence are all findings.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Evidence []RecordEvidence `json:"evidence,omitempty"`
-	// unhealthySince is when the target stopped being healthy, as far as it is known, and due when it counted as unhealthy, which is later
-	// by the timeout. decided is when the controller decided to begin.
+	// unhealthySince is when the target stopped being healthy, if that is known.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	UnhealthySince *metav1.Time `json:"unhealthySince,omitempty"`
+	// due is when the target became unhealthy: at unhealthySince plus the timeout.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Due *metav1.Time `json:"due,omitempty"`
+	// decided is when the controller decided to begin the remediation.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Decided metav1.Time `json:"decided"`
-	// counts is the arithmetic of the check at that moment; nil without a check.
+	// counts are the numbers of the check at that time. They are empty if no check requested the remediation.
 	// +optional
 	Counts *RecordCounts `json:"counts,omitempty"`
 }
 
-// RecordStep is one thing that has happened.
+// RecordStep is one event of a remediation.
 type RecordStep struct {
-	// time is when, to the millisecond: several steps may be taken within a second.
+	// time is when it happened, to the millisecond, because several steps may happen within a second.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Time metav1.MicroTime `json:"time"`
-	// reason is what, in a word.
+	// reason is what happened, in a word.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
-	// message is what, as a sentence.
+	// message is what happened, in a sentence.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
-	// object is what it happened to, if it is not the target.
+	// object is the object that it happened to, if that is not the target.
 	// +optional
 	Object *RecordRef `json:"object,omitempty"`
 }
 
-// UnmarshalJSON implements json.Unmarshaler. A MicroTime reads six decimals alone, and steps that are stored may have whole seconds: a list
-// with one record that cannot be decoded is none, so that no controller of records would start.
+// UnmarshalJSON accepts a time with any number of decimals. A MicroTime needs exactly six, but stored steps may have whole seconds, and a
+// list cannot be decoded if one of its records cannot: then the controllers that read records would not start.
 func (s *RecordStep) UnmarshalJSON(data []byte) error {
 	type fields RecordStep
 	step := struct {
@@ -241,62 +243,64 @@ func (s *RecordStep) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// RecordReplacement is the Machine that came in place of the target.
+// RecordReplacement is the Machine that replaced the target.
 type RecordReplacement struct {
-	// machine, node and host are what came in place.
+	// machine is the new Machine.
 	Machine RecordRef `json:"machine"`
+	// node is the Node of the new Machine.
 	// +optional
 	Node *RecordRef `json:"node,omitempty"`
+	// host is the BareMetalHost of the new Machine.
 	// +optional
 	Host *RecordRef `json:"host,omitempty"`
-	// guessed says that it was found by its owner and its time alone, while several Machines were replaced at once.
+	// guessed is true if no controller has recorded the replacement, so that kubemend had to find it by owner, host and time.
 	// +optional
 	Guessed bool `json:"guessed,omitempty"`
 }
 
-// RemediationRecordStatus is how the remediation goes.
+// RemediationRecordStatus is the observed progress of a remediation.
 type RemediationRecordStatus struct {
-	// attempted is when the controller was last about to begin. A record that is not begun minutes later is cancelled.
+	// attempted is when the controller last tried to begin the remediation. The record is cancelled if it has not begun five minutes later.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Attempted *metav1.Time `json:"attempted,omitempty"`
-	// begun is when the remediation was begun: when the owner was asked, or the first request was created.
+	// begun is when the remediation began: when the owner was asked, or the first request was created.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Begun *metav1.Time `json:"begun,omitempty"`
-	// begunBy is who began it: kubemend, or another controller or user.
+	// begunBy is what began the remediation: kubemend, another controller or a user.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	BegunBy string `json:"begunBy,omitempty"`
-	// capacityBack is when the target, or the one in its place, was healthy again.
+	// capacityBack is when the target, or its replacement, was healthy again.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	CapacityBack *metav1.Time `json:"capacityBack,omitempty"`
-	// ended is when the record was closed. Nothing is written to it any more.
+	// ended is when the record was closed. Nothing changes in the status after that.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Ended *metav1.Time `json:"ended,omitempty"`
-	// outcome is how it has ended; empty while it goes on.
+	// outcome is Healed, Replaced, Gone, GivenUp or Cancelled. It is empty until the record is closed.
 	// +optional
 	// +kubebuilder:validation:Enum=Healed;Replaced;Gone;GivenUp;Cancelled
 	Outcome RecordOutcome `json:"outcome,omitempty"`
-	// endedBy is what or who ended it, if it is not the remediation itself.
+	// endedBy is what ended the remediation, such as Recovered or ScaledDown. It is empty if the remediation itself did.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	EndedBy string `json:"endedBy,omitempty"`
-	// requests are the remediation requests that it was made of, in their order.
+	// requests are the remediation requests in the order of their creation.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Requests []RecordRef `json:"requests,omitempty"`
-	// replacement is the Machine in place of the target.
+	// replacement is the Machine that replaced the target.
 	// +optional
 	Replacement *RecordReplacement `json:"replacement,omitempty"`
-	// steps are what has happened, oldest first.
+	// steps are what happened, oldest first; at most 64. If the list is full, a new step replaces the last one.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -310,13 +314,12 @@ type RemediationRecordStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// RemediationRecord is the record of one remediation: what was found, what was decided and by which numbers, what was done, and how it has
-// ended. The manager writes it before it begins the remediation, and closes it when the capacity is back or no longer to be expected. It
-// outlives the Machine, and is removed with the Cluster, or when there are newer ones in its place (--record-retention). Remediations that
-// begin again and again wait by their records.
+// RemediationRecord records one remediation: what was found, what was decided and with which numbers, what was done, and how it ended. The
+// manager creates it before the remediation begins, and closes it when the capacity is back or not expected any more. The record outlives
+// the Machine. It is deleted with the Cluster, when it is older than --record-retention, or when the Cluster has more than
+// --records-per-cluster. kubemend reads records to delay remediations that fail again and again.
 //
-// It has no status subresource: clusterctl move creates objects anew, and the API server would drop a status that has one. (Cluster API,
-// clusterctl's object mover, createTargetObject.)
+// It has no status subresource, which `clusterctl move` would lose. (Cluster API, clusterctl's object mover, createTargetObject.)
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.ended) || has(self.status) && self.status == oldSelf.status",message="status is that of a remediation that has ended, and never changes",fieldPath=".status"
@@ -346,7 +349,7 @@ type RemediationRecord struct {
 	Status RemediationRecordStatus `json:"status,omitempty,omitzero"`
 }
 
-// Open reports whether more may be written to it.
+// Open reports whether the record is not closed yet.
 func (r *RemediationRecord) Open() bool { return r.Status.Ended == nil }
 
 // RemediationRecordList is a list of RemediationRecords.

@@ -14,14 +14,13 @@ import (
 )
 
 const (
-	// attachmentsPerPage is how many attachments are asked for at once: an answer of all of a large cluster is longer than one may be
-	// (--clustercache-response-limit). attachmentPages is how many pages of them there may be.
+	// attachmentsPerPage is how many attachments one request lists: in a large cluster, all of them in one answer would exceed
+	// --clustercache-response-limit. attachmentPages is the most pages that are read.
 	attachmentsPerPage = 500
 	attachmentPages    = 200
 )
 
-// attachmentsTo are the attachments of volumes to a node, attached or not: one that is not may be about to be. The API server cannot select
-// them by their node.
+// attachmentsTo lists the attachments of a node, even those that are not attached yet. The API server cannot select attachments by node.
 func attachmentsTo(ctx context.Context, live client.Reader, node string) ([]storagev1.VolumeAttachment, error) {
 	var attachments []storagev1.VolumeAttachment
 	page := ""
@@ -40,15 +39,12 @@ func attachmentsTo(ctx context.Context, live client.Reader, node string) ([]stor
 	return nil, fmt.Errorf("list volume attachments: there are more than %d", attachmentPages*attachmentsPerPage)
 }
 
-// hasToGo reports whether a power cycle waits until an attachment to a node with no pod that has to move is gone. It does for one that
-// is being deleted, and not for these:
+// hasToGo reports whether the power cycle waits until an attachment is gone, once no pod that has to move is left on the node. It does not
+// wait in these two cases, unless the attachment is being deleted:
+//   - A pod that stays on the node has the volume.
+//   - The fence has stood for long, and no pod has the volume or waits for it, so that nothing will detach the volume. Then idle is true.
 //
-// Those of volumes that a pod has which stays on the node.
-//
-// If the fence has stood for long, those of volumes that no pod has, and none elsewhere waits for: nothing detaches them, and
-// nothing needs them. idle is true for these.
-//
-// A volume that must not be read says nothing: its attachment has to go.
+// If kubemend may not read the volume, the power cycle waits.
 func (p podsOf) hasToGo(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment, long bool) (has, idle bool, err error) {
 	if !a.DeletionTimestamp.IsZero() || len(p.staying) == 0 && !long {
 		return true, false, nil
@@ -69,13 +65,13 @@ func (p podsOf) hasToGo(ctx context.Context, live client.Reader, a *storagev1.Vo
 	whole, err := eachPod(ctx, live, func(pod *corev1.Pod) {
 		awaited = awaited || pod.Status.Phase == corev1.PodPending && ofClaim(pod)
 	}, client.InNamespace(claim.Namespace))
-	awaited = awaited || !whole // in doubt
+	awaited = awaited || !whole // in doubt, wait
 	return awaited, !awaited, err
 }
 
-// claimOf returns the claim that the volume of an attachment is bound to; none if the volume is gone, or no claim is bound to it. It
-// returns false if that is not known, or must not be read. A volume that a pod names itself is not known: of these kinds only those of
-// clouds are attached, and none of them to a bare-metal host.
+// claimOf returns the claim that is bound to the volume of an attachment; an empty key if there is none, or if the volume is gone. known is
+// false if we may not read the volume, or if a pod names it inline: only volumes of clouds can be that, and none is attached to a
+// bare-metal host.
 func claimOf(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment) (claim client.ObjectKey, known bool, err error) {
 	name := a.Spec.Source.PersistentVolumeName
 	if name == nil {

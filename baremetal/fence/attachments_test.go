@@ -25,7 +25,7 @@ func withEphemeral(p *corev1.Pod) {
 	p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
 }
 
-// ofPod makes an attachment one of a volume that a pod names itself.
+// ofPod makes the volume of an attachment one that a pod names inline.
 func ofPod(a *storagev1.VolumeAttachment) {
 	a.Spec.Source = storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{}}
 }
@@ -34,7 +34,7 @@ func elsewhere(p *corev1.Pod) { p.Name, p.Spec.NodeName, p.Status.Phase = "q", "
 
 func uid(is types.UID) func(*corev1.Pod) { return func(p *corev1.Pod) { p.UID = is } }
 
-// cluster-api#6285 and kubernetes#75913: what stays, and what was never there, keeps a host off in vain.
+// cluster-api#6285 and kubernetes#75913: the power cycle must not wait for pods that stay on the node, or that never ran there.
 func TestWhatNeedNotLeaveAFencedNode(t *testing.T) {
 	tolerant := tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists})
 	deleted := func(a *storagev1.VolumeAttachment) {
@@ -110,7 +110,7 @@ func TestThePodsOfANodeThatIsAboutToBeFencedAreToldApart(t *testing.T) {
 	}
 }
 
-// One answer of all attachments of a large cluster would be longer than an answer may be.
+// All attachments of a large cluster in one answer would exceed --clustercache-response-limit.
 func TestAttachmentsAreReadInPages(t *testing.T) {
 	pages := map[string]*storagev1.VolumeAttachmentList{
 		"":     {ListMeta: metav1.ListMeta{Continue: "last"}, Items: []storagev1.VolumeAttachment{*attachment("w", "n", true), *attachment("v", "m", true)}},

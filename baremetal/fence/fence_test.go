@@ -26,7 +26,7 @@ var (
 	us      = Owner{UID: "us", Former: []types.UID{"us-before-the-move"}}
 )
 
-// fakeCluster is the one workload cluster there is.
+// fakeCluster is the only workload cluster.
 type fakeCluster struct {
 	client client.Client
 	down   bool
@@ -39,7 +39,7 @@ func (w *fakeCluster) GetUncachedClient(context.Context, client.ObjectKey) (clie
 	return w.client, nil
 }
 
-// clusterOf is a cluster that holds objs and fails as told.
+// clusterOf returns a cluster with these objects, whose calls fail as fails says.
 func clusterOf(fails interceptor.Funcs, objs ...client.Object) *fakeCluster {
 	byNode := func(obj client.Object) []string { return []string{obj.(*corev1.Pod).Spec.NodeName} }
 	return &fakeCluster{
@@ -47,7 +47,7 @@ func clusterOf(fails interceptor.Funcs, objs ...client.Object) *fakeCluster {
 	}
 }
 
-// look is what is seen of the node.
+// look returns what Look sees of the node.
 func (w *fakeCluster) look(t *testing.T, by Owner) Seen {
 	t.Helper()
 	seen, err := nodesOf(w).Look(t.Context(), cluster, "n", by)
@@ -82,7 +82,7 @@ var (
 	notReady = tainted("node.kubernetes.io/not-ready", "", corev1.TaintEffectNoSchedule)
 )
 
-// lines is what of a node matters here, one line each.
+// lines returns the taints and annotations of a node that the tests compare.
 func lines(n *corev1.Node) []string {
 	if n == nil {
 		return []string{"no node"}
@@ -101,7 +101,7 @@ func lines(n *corev1.Node) []string {
 	return out
 }
 
-// now is the node as it is in the cluster; nil if it is not.
+// now returns the node in the cluster; nil if there is none.
 func now(t *testing.T, c client.Client) *corev1.Node {
 	t.Helper()
 	n := &corev1.Node{}
@@ -113,7 +113,7 @@ func now(t *testing.T, c client.Client) *corev1.Node {
 	return n
 }
 
-// meanwhile changes the node in the cluster after it was seen.
+// meanwhile changes the node in the cluster after the test has read it.
 func meanwhile(changes ...func(*corev1.Node)) func(*testing.T, client.Client) {
 	return func(t *testing.T, c client.Client) {
 		t.Helper()
@@ -235,7 +235,7 @@ func TestUnfence(t *testing.T) {
 	}
 }
 
-// A cache keeps of a node what is judged and what is fenced, and no other annotation or label: what is known of it is not patched.
+// The cached node lacks most annotations and labels. The patch must not remove those from the real node.
 func TestANodeThatIsKnownByNameLosesNothingButTheFence(t *testing.T) {
 	whole := node(notReady, outage, marked("us"), func(n *corev1.Node) {
 		n.Annotations["example.org/rack"], n.Labels = "7", map[string]string{"zone": "a"}
@@ -248,8 +248,8 @@ func TestANodeThatIsKnownByNameLosesNothingButTheFence(t *testing.T) {
 	}
 }
 
-// A node that has changed since it was looked at may have come back: it is not fenced, but looked at again. To unfence it is safe in any
-// case, and a node that others write all the time is given up after a few attempts: the next reconcile tries again.
+// A node that has changed since it was read may have come back, so it is not fenced but read again. Unfencing is always safe, but is given
+// up after a few conflicts on a node that is written all the time; the next reconcile tries again.
 func TestAConflictFencesNothing(t *testing.T) {
 	attempts := 0
 	w := clusterOf(interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {

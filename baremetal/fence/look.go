@@ -20,44 +20,42 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
-// Seen is a node as it was read.
+// Seen is what Look has read of a node.
 type Seen struct {
 	Presence powercycle.Node
 
-	// Node is what the API server returned; nil unless it is present. All below is read from it, and zero if there is none, but for Drained.
+	// Node is the node; nil unless it is present. Without it, all fields below are zero, except those of what is left of the node.
 	Node *corev1.Node
-	// Deleting says that the node is being deleted and is kept by a finalizer.
+	// Deleting says that the node is being deleted, and that a finalizer keeps it.
 	Deleting bool
-	// Sign is the last sign of life of its kubelet, by the clock of the node: when it has renewed its lease, posted its condition Ready, or
-	// become Ready. Zero if there is none.
+	// Sign is the last sign of life of the kubelet, by the node's clock: when it last renewed its lease, posted the condition Ready, or
+	// became Ready. Zero if there is none.
 	Sign time.Time
 
-	// Fenced says that the node has the out-of-service taint, whosesoever it is.
+	// Fenced says that the node has the out-of-service taint, from anybody.
 	Fenced bool
-	// Ours says that the node bears our mark: there is something to remove.
+	// Ours says that the node has our annotation, or a taint that we take over, so that there is something to remove.
 	Ours bool
-	// Inherited says that it is Ours, and bears no mark or another one than that of the UID that the remediation has now: Fence signs it
-	// anew.
+	// Inherited says that the node has a taint that we take over, so that Fence has to write our UID on the node.
 	Inherited bool
-	// Mark is the mark that the node bears, whosesoever it is.
+	// Mark is the value of FencedByAnnotation, whoever wrote it.
 	Mark types.UID
 
-	// Drained says that the node is Fenced, or absent, and nothing is left of it that would have to move: what ran on a node that was
-	// deleted is collected some time after it. A node that is not fenced is not asked for what is there: that pods are gone means nothing
-	// while others may come.
+	// Drained says that the node is fenced or gone, and that nothing that has to move is left of it. Kubernetes deletes the pods of a
+	// deleted node some time later. It is false for a node that is not fenced: even if no pods are there, new ones may come.
 	Drained bool
-	// Left are the names of the first few that are left, sorted, and Count is how many there are in all.
+	// Left are the names of the first few objects that are left, sorted. Count is the number of all of them.
 	Left  []string
 	Count int
-	// Idle are attachments that are left, and that nothing waits for: no pod has their volume, or wants it.
+	// Idle are attachments whose volume no pod has or waits for.
 	Idle []string
-	// Pods are the pods that have to move of a node that is about to be fenced; nil if that is not asked for, or they are too many.
+	// Pods are the pods that have to move off a node that is about to be fenced; nil if Owner.Fences is false, or if there are too many.
 	Pods []types.UID
 }
 
-// Look looks at a node, past all caches. by is who asks: what it has signed is Ours. No name stands for a node that never was.
+// Look reads a node with an uncached client, on behalf of by. An empty name stands for a node that never existed.
 //
-// With an error, be it that the cluster cannot be asked or that it refuses to answer, the node is unseen, so that a caller can carry on.
+// If the workload cluster does not answer, or refuses to, Seen says NodeUnseen besides the error, so that a caller can go on.
 func (n Nodes) Look(ctx context.Context, cluster client.ObjectKey, node string, by Owner) (Seen, error) {
 	if node == "" {
 		return Seen{Presence: powercycle.NodeAbsent, Drained: true}, nil
@@ -89,7 +87,7 @@ func lookAt(ctx context.Context, live client.Reader, name string, by Owner) (See
 		if err := seen.whatIsLeft(ctx, live, name, outOfService(node), by); err != nil {
 			return Seen{}, err
 		}
-	} else if by.Fences { // it can be fenced without that as well
+	} else if by.Fences { // an error does not keep it from being fenced
 		if pods, err := podsLeft(ctx, live, name, nil, nil); err == nil && len(pods.uids) <= mostNoted {
 			seen.Pods = append([]types.UID{}, pods.uids...)
 		}
@@ -101,8 +99,8 @@ func lookAt(ctx context.Context, live client.Reader, name string, by Owner) (See
 	return seen, err
 }
 
-// lastSign is the last sign of life of a node's kubelet. It renews its lease every ten seconds (Kubernetes, "Node heartbeats"), and posts
-// its conditions every five minutes if they do not change. A lease that must not be read, or is not there, says nothing.
+// lastSign returns the kubelet's last sign of life. A kubelet renews its lease every ten seconds (Kubernetes, "Node heartbeats"), and posts
+// unchanged conditions every five minutes. A lease that is missing, or that we may not read, says nothing.
 func lastSign(ctx context.Context, live client.Reader, seen Seen) (time.Time, error) {
 	sign := seen.Sign
 	lease := &coordinationv1.Lease{}
@@ -116,12 +114,12 @@ func lastSign(ctx context.Context, live client.Reader, seen Seen) (time.Time, er
 	return sign, nil
 }
 
-// SeenOf is all that a node itself shows to by.
+// SeenOf returns what can be seen on the node object itself, on behalf of by.
 func SeenOf(node *corev1.Node, by Owner) Seen {
 	mark := types.UID(node.Annotations[FencedByAnnotation])
 	seen := Seen{
 		Presence: powercycle.NodePresent, Node: node, Deleting: !node.DeletionTimestamp.IsZero(),
-		// A node that is being deleted, and that a finalizer keeps, is there for Kubernetes: without the taint no pod of it is deleted.
+		// A node that is being deleted and has a finalizer still exists for Kubernetes: without the taint, its pods are not deleted.
 		Fenced: outOfService(node) != nil,
 		Ours:   by.owns(mark) || by.inherits(node), Inherited: by.inherits(node), Mark: mark,
 	}
@@ -136,8 +134,8 @@ func SeenOf(node *corev1.Node, by Owner) Seen {
 	return seen
 }
 
-// outOfService returns the taint by which node is out of service; nil if there is none. Its value does not matter: Kubernetes goes
-// by the key, and pods are evicted by NoExecute alone.
+// outOfService returns the out-of-service taint of node; nil if there is none. The value does not matter: Kubernetes looks at the key only,
+// and evicts pods only for the effect NoExecute.
 func outOfService(node *corev1.Node) *corev1.Taint {
 	for i, t := range node.Spec.Taints {
 		if t.Key == infrav1.OutOfServiceTaintKey && t.Effect == infrav1.OutOfServiceTaintEffect {
@@ -147,23 +145,23 @@ func outOfService(node *corev1.Node) *corev1.Taint {
 	return nil
 }
 
-// nodeNameField is the field by which the API server can select pods of a node.
+// nodeNameField is the field selector for the pods of a node.
 const nodeNameField = "spec.nodeName"
 
 const (
-	// podsPerPage is how many pods are asked for at once. Most nodes have at most 110.
+	// podsPerPage is how many pods one request lists. Most nodes have at most 110.
 	podsPerPage = 250
-	// mostPages is how many pages of them are asked for: 10,000 pods. A node has hundreds; who offers more may offer them without end.
+	// mostPages limits a list to 10,000 pods. A node has hundreds; a server that returns more may never stop.
 	mostPages = 40
-	// few is how many names are reported of what is left.
+	// few is how many names Seen.Left has.
 	few = 5
 )
 
-// mostNoted is how many pods are remembered of a node that is fenced. More do not fit where that is kept.
+// mostNoted is how many pods of a fenced node are remembered. More do not fit into the annotation of the remediation.
 const mostNoted = 1000
 
-// whatIsLeft finds out what is left on a fenced node, or of one that is gone, and would have to move: pods, and, once these are gone,
-// attachments of volumes, which go after them and are listed for all of the cluster. taint is that of the fence; nil without one.
+// whatIsLeft finds what has to move and is left on a fenced node, or of a node that is gone: pods, and when these are gone, volume
+// attachments. Attachments go after the pods, and can only be listed for the whole cluster. taint is the fence; nil if there is none.
 func (s *Seen) whatIsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, by Owner) error {
 	pods, err := podsLeft(ctx, live, node, taint, by.Found)
 	if err != nil {
@@ -194,17 +192,17 @@ func (s *Seen) whatIsLeft(ctx context.Context, live client.Reader, node string, 
 
 // podsOf are the pods of a node.
 type podsOf struct {
-	// left are the names of those that have to move, uids theirs.
+	// left are the names of the pods that have to move, and uids are their UIDs.
 	left []string
 	uids []types.UID
-	// staying are those with volumes that need not, and run.
+	// staying are the running pods with volumes that need not move.
 	staying []*corev1.Pod
 }
 
-// podsLeft are the pods of a node, as the API server has them, not as a cache does. found are those that were there when it was
-// fenced, nil if that is not known: what has come since has never run there, and need not move. (A ReplicaSet whose pods name a
-// node replaces each that is evicted by one on that node: kubernetes/kubernetes#75913.) Of a list that does not end it returns what
-// it found; if that is nothing, an error, for pods may follow.
+// podsLeft lists the pods of a node, uncached. found are the pods that were there when the node was fenced; nil if they are not known.
+// Later pods have never run on the node and need not move. (If the pods of a ReplicaSet name a node, each evicted pod is replaced by one on
+// that node: kubernetes/kubernetes#75913.) If the list does not end, the result is what was found; if nothing was found, an error, because
+// pods may follow.
 func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, found []types.UID) (podsOf, error) {
 	var pods podsOf
 	whole, err := eachPod(ctx, live, func(pod *corev1.Pod) {
@@ -223,7 +221,7 @@ func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev
 	return pods, err
 }
 
-// eachPod calls do for each pod of a list. It returns whether that was whole.
+// eachPod calls do for each pod of a list. It returns false if the list did not end.
 func eachPod(ctx context.Context, live client.Reader, do func(*corev1.Pod), of ...client.ListOption) (whole bool, err error) {
 	pods := &corev1.PodList{}
 	for range mostPages {
@@ -246,16 +244,11 @@ func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// hasToMove tells whether a pod of a fenced node has to go before its workload has moved. These need not:
-//
-// Pods that have finished. Taint eviction deletes them as it does all others, but nothing of them runs, so there is nothing to start
-// elsewhere, and their volumes are detached as if they were gone. A finalizer, such as the one by which Jobs count, may keep them for
-// as long as its owner likes, whatever becomes of the node. The collection of pods (podgc) makes a pod Failed before it deletes it.
-//
-// Pods that tolerate the taint for good: taint eviction leaves them alone. One that tolerates it for some time is evicted after that
-// time, so it has to move.
-//
-// Pods of a DaemonSet and static pods: they belong to the node and start nowhere else.
+// hasToMove reports whether a pod has to leave a fenced node before its workload counts as moved. These pods need not:
+//   - Pods that have finished: nothing of them runs, and Kubernetes detaches their volumes as if the pods were gone. A finalizer, such as
+//     that of a Job, may keep them as long as its owner likes. The pod garbage collector marks a pod Failed before it deletes it.
+//   - Pods that tolerate the taint without tolerationSeconds: taint eviction leaves them alone.
+//   - Pods of a DaemonSet and static pods: they belong to the node and start nowhere else.
 func hasToMove(pod *corev1.Pod, taint *corev1.Taint) bool {
 	toleratesForGood := func(t corev1.Toleration) bool {
 		return t.TolerationSeconds == nil && t.ToleratesTaint(logr.Discard(), taint, false)

@@ -23,7 +23,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
-// lease is that of a node, as its kubelet has renewed it last.
+// lease returns the lease of a node, renewed at that time.
 func lease(node string, at time.Time) *coordinationv1.Lease {
 	renewed := metav1.NewMicroTime(at)
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: node}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}
@@ -135,7 +135,7 @@ func TestOnlyAFewNamesAreReported(t *testing.T) {
 	}
 }
 
-// W18: pages, by field, of that node alone.
+// W18: pods are listed in pages, and only those of the node.
 func TestPodsComePageByPage(t *testing.T) {
 	pages := map[string]*corev1.PodList{
 		"":       {ListMeta: metav1.ListMeta{Continue: "second"}, Items: []corev1.Pod{*pod("p", inPhase(corev1.PodSucceeded))}},
@@ -260,7 +260,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// W8, W10: what could not be asked is neither drained nor gone.
+// W8, W10: if the cluster does not answer, the node counts neither as drained nor as gone.
 func TestALookThatFailsConcludesNothing(t *testing.T) {
 	nodes := corev1.Resource("nodes")
 	for name, failure := range map[string]error{
@@ -298,7 +298,7 @@ func TestALookThatIsCalledOffIsAnError(t *testing.T) {
 	}
 }
 
-// failing fails to list one kind.
+// failing makes lists of one kind fail.
 func failing[L client.ObjectList](err error) func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 	return func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		if _, is := list.(L); is {
@@ -308,7 +308,7 @@ func failing[L client.ObjectList](err error) func(context.Context, client.WithWa
 	}
 }
 
-// endless offers page after page of pods, each with the same ones.
+// endless returns the same pods on each of endlessly many pages.
 func endless(asked *int, pods ...corev1.Pod) interceptor.Funcs {
 	return interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		into, is := list.(*corev1.PodList)
@@ -346,7 +346,7 @@ func TestAListWithoutEndIsNotFollowed(t *testing.T) {
 	}
 }
 
-// Each look is some requests to a cluster that may have hundreds of power cycles at once.
+// Each look costs requests to a cluster that may have hundreds of power cycles at once.
 func TestNothingIsReadThatNoStepDependsOn(t *testing.T) {
 	var read []string
 	count := interceptor.Funcs{

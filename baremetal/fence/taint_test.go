@@ -16,7 +16,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 )
 
-// An older kubemend, CAPM3 and people with kubectl wrote the same taint with its time; that of somebody else keeps it through our patch.
+// An older kubemend, CAPM3 and users of kubectl set timeAdded on the taint. Our patch must keep it on the taint of somebody else.
 func TestATaintWithItsTimeIsTheSameTaint(t *testing.T) {
 	dated := func(n *corev1.Node) {
 		for i := range n.Spec.Taints {
@@ -36,7 +36,7 @@ func TestATaintWithItsTimeIsTheSameTaint(t *testing.T) {
 	must.Equal(t, []string{silent + " since 12:00:00"}, lines(now(t, w.client)), "unfenced")
 }
 
-// H-A3: a taint that no remediation answers for any more would stay for ever, also after a power cycle that succeeded.
+// H-A3: without this, a taint that no remediation owns any more would stay for ever, even after a successful power cycle.
 func TestWhatIsInheritedIsSignedAndGoes(t *testing.T) {
 	for name, row := range map[string]struct {
 		seen             *corev1.Node
@@ -74,7 +74,7 @@ var anyTaint = rapid.Custom(func(t *rapid.T) corev1.Taint {
 	}
 })
 
-// anyNode has taints as an API server admits them: one for each key and effect.
+// anyNode draws a node with taints that an API server admits: one for each key and effect.
 var anyNode = rapid.Custom(func(t *rapid.T) *corev1.Node {
 	n := node()
 	n.Spec.Taints = rapid.SliceOfNDistinct(anyTaint, 0, 5, func(taint corev1.Taint) string {
@@ -88,7 +88,7 @@ var anyNode = rapid.Custom(func(t *rapid.T) *corev1.Node {
 
 var anyMark = rapid.SampledFrom([]types.UID{"", "us", "us-before-the-move", "them"})
 
-// Whatever two remediations do to a node, in whatever order, in the end it has the taints of others that it had, and none of theirs.
+// Whatever two remediations do to a node, in whatever order: in the end it has all taints of others, and none of theirs.
 func TestTwoRemediationsLeaveANodeAsItWas(t *testing.T) {
 	them := Owner{UID: "them"}
 	rapid.Check(t, func(t *rapid.T) {

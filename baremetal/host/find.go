@@ -1,6 +1,6 @@
-// Package host is the bare-metal host below a machine: which one it is, what its power is, and what we ask of it.
+// Package host finds the bare-metal host of a machine, reads its power, and asks BMO for changes.
 //
-// It decides nothing. It reads BareMetalHosts from a cache that is kept small, and writes nothing to them but annotations of ours.
+// It decides nothing. It reads BareMetalHosts from a cache of small copies, and writes nothing but annotations.
 package host
 
 import (
@@ -25,49 +25,50 @@ import (
 	"github.com/kubemend/kubemend/controllers/consistency"
 )
 
-// metal3Machine is the kind between a Machine and its host. Only its metadata is read.
+// metal3Machine is the kind that links a Machine to its host. Only its metadata is cached.
 var metal3Machine = schema.GroupKind{Group: infrav1.GroupVersion.Group, Kind: "Metal3Machine"}
 
 // Hosts are the bare-metal hosts of the management cluster.
 type Hosts struct {
-	// Client reads from caches and writes.
 	Client client.Client
-	// Live reads past the caches. What a cache does not have is called missing only when the API server says so too.
+	// Live reads past the caches. An object that a cache lacks counts as missing only if the API server lacks it too.
 	Live client.Reader
 
 	written consistency.Writes
 }
 
-// Found is what there is of a machine's host.
+// Found is the result of the search for a machine's host.
 type Found struct {
-	// Host is the host that is named, also if it is not the machine's; nil if there is none. It is shared: read only.
+	// Host is the host that is named, even if it is not the machine's; nil if there is none. It is shared: read only.
 	Host *Host
-	// Is says what it is to the machine. Why is what does not match, or what is missing, as a clause for users.
-	Is  powercycle.Host
+	// Is says whether the host is the machine's.
+	Is powercycle.Host
+	// Why says, as a clause for users, what does not match or is missing.
 	Why string
-	// Named says that the host has a name, so that it may come back where it does not exist. Unchosen says that its Metal3Machine names
-	// none.
-	Named, Unchosen bool
-	// Paused says that its Metal3Machine is.
+	// Named says that a host is named, so that it may come back if it does not exist.
+	Named bool
+	// Unchosen says that neither the Metal3Machine nor a provider ID names a host.
+	Unchosen bool
+	// Paused says that the Metal3Machine is paused.
 	Paused bool
 }
 
-// Unnamed reports whether there is no host that could come back: nothing names one, and none did before, or its Metal3Machine is gone.
+// Unnamed reports whether no host could come back: none is named, and none was before, or the Metal3Machine is gone.
 func (f Found) Unnamed(before string) bool {
 	return f.Is == powercycle.HostGone && !f.Named && (before == "" || !f.Unchosen)
 }
 
-// RBAC for hosts and for what leads to them.
+// RBAC for hosts and the objects that lead to them.
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch
 
 // +kubebuilder:rbac:groups=metal3.io,resources=hostclaims,verbs=get
 
-// Of finds the host of m, and verifies it: the annotation metal3.io/BareMetalHost of its Metal3Machine names the host, as CAPM3
-// has it, and so may the provider ID of m; the host's spec.consumerRef has to name that Metal3Machine, or a HostClaim of it. All
-// that there is has to agree, and no other Metal3Machine may name the host: each can be edited, and CAPM3 may take a host that
-// another machine runs on (cluster-api-provider-metal3#3516). The namespace within the annotation is not used: a Metal3Machine and
-// its host share theirs. The error satisfies meta.IsNoMatchError if Metal3Machines are not served: that says nothing of the host.
+// Of finds the host of m, and verifies it. The annotation metal3.io/BareMetalHost of the Metal3Machine names the host, or else the provider
+// ID does; if there are both, they must agree. spec.consumerRef of the host must name the Metal3Machine, or a HostClaim of it. No other
+// Metal3Machine may name the host. All this is checked because users can edit each of these fields, and because CAPM3 may take a host that
+// another machine runs on (cluster-api-provider-metal3#3516). The namespace in the annotation is ignored: both are in one namespace.
+// If no Metal3Machine CRD is installed, the error satisfies meta.IsNoMatchError, and says nothing about the host.
 func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 	ref := m.Spec.InfrastructureRef
 	if ref.Kind != metal3Machine.Kind || ref.APIGroup != metal3Machine.Group {
@@ -75,30 +76,30 @@ func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 		return Found{Is: powercycle.HostGone, Why: why}, nil
 	}
 	key := client.ObjectKey{Namespace: m.Namespace, Name: ref.Name}
-	between, err := h.metal3Machine(ctx, key)
+	m3m, err := h.metal3Machine(ctx, key)
 	if err != nil {
 		return Found{}, err
 	}
-	if between == nil {
+	if m3m == nil {
 		return Found{Is: powercycle.HostGone, Why: fmt.Sprintf("Metal3Machine %s does not exist", key)}, nil
 	}
-	found, err := h.namedBy(ctx, m, between)
-	found.Paused = annotations.HasPaused(between)
+	found, err := h.namedBy(ctx, m, m3m)
+	found.Paused = annotations.HasPaused(m3m)
 	return found, err
 }
 
-// namedBy finds the host of m that its Metal3Machine and m name.
-func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *metav1.PartialObjectMetadata) (Found, error) {
-	key, id, of := client.ObjectKeyFromObject(between), m.Spec.ProviderID, "Machine"
+// namedBy finds the host that m and its Metal3Machine (m3m) name.
+func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, m3m *metav1.PartialObjectMetadata) (Found, error) {
+	key, id, of := client.ObjectKeyFromObject(m3m), m.Spec.ProviderID, "Machine"
 	if id == "" { // Cluster API has not copied it yet, or never will
-		own, err := h.ownProviderID(ctx, between.GroupVersionKind(), key)
+		own, err := h.ownProviderID(ctx, m3m.GroupVersionKind(), key)
 		if err != nil {
 			return Found{}, err
 		}
 		id, of = own, "Metal3Machine"
 	}
 	provided := ProvidedBy(id)
-	name := cmp.Or(annotatedHost(between), provided)
+	name := cmp.Or(annotatedHost(m3m), provided)
 	if name == "" {
 		why := fmt.Sprintf("Metal3Machine %s names no host in its annotation %s", key, infrav1.HostAnnotation)
 		return Found{Is: powercycle.HostGone, Why: why, Unchosen: true}, nil
@@ -120,7 +121,7 @@ func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *meta
 	}
 	why, err := h.mismatch(ctx, found, key)
 	if err == nil && why == "" {
-		why, err = h.namedTwice(ctx, between, hostKey)
+		why, err = h.namedTwice(ctx, m3m, hostKey)
 	}
 	switch {
 	case err != nil:
@@ -131,13 +132,13 @@ func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *meta
 	return Found{Host: found, Is: powercycle.HostOurs}, nil
 }
 
-// providerIDPrefix is what CAPM3's provider IDs begin with. An older form, metal3://uid, names no host by its name.
+// providerIDPrefix is the prefix of CAPM3's provider IDs. An older form, metal3://uid, does not name the host.
 const providerIDPrefix = "metal3://"
 
-// providerIDOf is what the provider IDs of a host begin with; the name of its Metal3Machine follows.
+// providerIDOf returns the prefix of a host's provider IDs; the name of the Metal3Machine follows.
 func providerIDOf(host client.ObjectKey) string { return providerIDPrefix + host.String() + "/" }
 
-// ProvidedBy is the name of the host in a provider ID, whose parts are namespace, host and Metal3Machine; empty if it names none.
+// ProvidedBy returns the host's name in a provider ID of the form metal3://namespace/host/metal3machine; else an empty name.
 func ProvidedBy(providerID string) string {
 	rest, ofMetal3 := strings.CutPrefix(providerID, providerIDPrefix)
 	if id := strings.Split(rest, "/"); ofMetal3 && len(id) == 3 {
@@ -146,22 +147,21 @@ func ProvidedBy(providerID string) string {
 	return ""
 }
 
-// annotatedHost is the name of the host that a Metal3Machine names; empty if it names none.
+// annotatedHost returns the name of the host in a Metal3Machine's annotation; empty if there is none.
 func annotatedHost(m *metav1.PartialObjectMetadata) string {
 	value := m.Annotations[infrav1.HostAnnotation]
 	return value[strings.LastIndex(value, "/")+1:]
 }
 
-// namedTwice says which other Metal3Machine may run on the host of between; empty if none may. Its annotation names the host, or the
-// provider ID of its Machine does, or its own.
-func (h *Hosts) namedTwice(ctx context.Context, between *metav1.PartialObjectMetadata, host client.ObjectKey) (string, error) {
+// namedTwice says which other Metal3Machine may run on the host of m3m; empty if none may. It compares annotations and provider IDs.
+func (h *Hosts) namedTwice(ctx context.Context, m3m *metav1.PartialObjectMetadata, host client.ObjectKey) (string, error) {
 	list, machines := &metav1.PartialObjectMetadataList{}, &clusterv1.MachineList{}
-	list.SetGroupVersionKind(between.GroupVersionKind().GroupVersion().WithKind(between.Kind + "List"))
-	if err := h.Client.List(ctx, list, client.InNamespace(between.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return "", fmt.Errorf("list the Metal3Machines in %s: %w", between.Namespace, err)
+	list.SetGroupVersionKind(m3m.GroupVersionKind().GroupVersion().WithKind(m3m.Kind + "List"))
+	if err := h.Client.List(ctx, list, client.InNamespace(m3m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("list the Metal3Machines in %s: %w", m3m.Namespace, err)
 	}
-	if err := h.Client.List(ctx, machines, client.InNamespace(between.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return "", fmt.Errorf("list the machines in %s: %w", between.Namespace, err)
+	if err := h.Client.List(ctx, machines, client.InNamespace(m3m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("list the machines in %s: %w", m3m.Namespace, err)
 	}
 	ids := map[string]string{} // provider IDs of Machines, by the names of their Metal3Machines
 	for i := range machines.Items {
@@ -171,26 +171,26 @@ func (h *Hosts) namedTwice(ctx context.Context, between *metav1.PartialObjectMet
 	}
 	for i := range list.Items {
 		other := &list.Items[i]
-		if other.Name == between.Name {
+		if other.Name == m3m.Name {
 			continue
 		}
 		id := ids[other.Name]
 		if id == "" {
 			var err error
-			if id, err = h.ownProviderID(ctx, between.GroupVersionKind(), client.ObjectKeyFromObject(other)); err != nil {
+			if id, err = h.ownProviderID(ctx, m3m.GroupVersionKind(), client.ObjectKeyFromObject(other)); err != nil {
 				return "", err
 			}
 		}
 		if annotatedHost(other) == host.Name || strings.HasPrefix(id, providerIDOf(host)) {
 			return fmt.Sprintf("Metal3Machines %s and %s both name BareMetalHost %s: either may run on it",
-				client.ObjectKeyFromObject(between), client.ObjectKeyFromObject(other), host), nil
+				client.ObjectKeyFromObject(m3m), client.ObjectKeyFromObject(other), host), nil
 		}
 	}
 	return "", nil
 }
 
-// ownProviderID is spec.providerID of a Metal3Machine. It is read past the cache, which has metadata alone, and only of one whose Machine
-// is not there or has none: Cluster API copies it to the Machine. An item of a list of metadata does not say its kind.
+// ownProviderID returns spec.providerID of a Metal3Machine. It is read past the cache, which has only metadata, and only if the Machine
+// does not have its copy. kind is a parameter because the items of a metadata list do not have their kind.
 func (h *Hosts) ownProviderID(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (string, error) {
 	whole := &unstructured.Unstructured{}
 	whole.SetGroupVersionKind(kind)
@@ -201,18 +201,18 @@ func (h *Hosts) ownProviderID(ctx context.Context, kind schema.GroupVersionKind,
 	return id, nil
 }
 
-// missing is a host that is named and does not exist.
+// missing is the result for a host that is named and does not exist.
 func missing(key client.ObjectKey) Found {
 	return Found{Is: powercycle.HostGone, Named: true, Why: fmt.Sprintf("BareMetalHost %s does not exist", key)}
 }
 
-// deleting is a host that is being deleted.
+// deleting is the result for a host that is being deleted.
 func deleting(host *Host) Found {
 	why := fmt.Sprintf("BareMetalHost %s/%s is being deleted", host.Namespace, host.Name)
 	return Found{Host: host, Is: powercycle.HostGone, Named: true, Why: why}
 }
 
-// Named returns the host of that name, or nil if there is none. It may belong to another machine, or to none.
+// Named returns the host with that name, whomever it belongs to; nil if there is none.
 func (h *Hosts) Named(ctx context.Context, key client.ObjectKey) (*Host, error) {
 	found := &bmov1alpha1.BareMetalHost{}
 	exists, err := consistency.Read(ctx, h.Client, h.Live, key, found, client.UnsafeDisableDeepCopy)
@@ -228,8 +228,8 @@ func (h *Hosts) Named(ctx context.Context, key client.ObjectKey) (*Host, error) 
 	return From(found), nil
 }
 
-// Metal3MachineKind returns an object of the version of Metal3Machine that is served, of which only metadata is known. The error
-// satisfies meta.IsNoMatchError if there is none.
+// Metal3MachineKind returns a metadata object of the served version of Metal3Machine. The error satisfies meta.IsNoMatchError if none is
+// served.
 func Metal3MachineKind(mapper meta.RESTMapper) (*metav1.PartialObjectMetadata, error) {
 	mapping, err := mapper.RESTMapping(metal3Machine)
 	if err != nil {
@@ -240,7 +240,7 @@ func Metal3MachineKind(mapper meta.RESTMapper) (*metav1.PartialObjectMetadata, e
 	return obj, nil
 }
 
-// metal3Machine returns the metadata of a Metal3Machine, or nil if it does not exist.
+// metal3Machine returns the metadata of a Metal3Machine; nil if it does not exist.
 func (h *Hosts) metal3Machine(ctx context.Context, key client.ObjectKey) (*metav1.PartialObjectMetadata, error) {
 	found, err := Metal3MachineKind(h.Client.RESTMapper())
 	if err != nil {
@@ -256,8 +256,8 @@ func (h *Hosts) metal3Machine(ctx context.Context, key client.ObjectKey) (*metav
 	return found, nil
 }
 
-// consumer is what host belongs to by its spec.consumerRef, with its namespace; nil if nothing is named. Since the Bare Metal Operator
-// 0.14 a HostClaim may stand between a host and its Metal3Machine; few do, so that none is cached.
+// consumer returns spec.consumerRef of host with its namespace; nil if there is none. Since BMO 0.14 a HostClaim may stand between a host
+// and its Metal3Machine. Few clusters have HostClaims, so they are not cached.
 func (h *Hosts) consumer(ctx context.Context, host *Host) (*corev1.ObjectReference, error) {
 	ref, namespace := host.Consumer, host.Namespace
 	if ref != nil && ref.Kind == "HostClaim" && ref.GroupVersionKind().Group == bmov1alpha1.GroupVersion.Group {
@@ -290,12 +290,12 @@ func (h *Hosts) mismatch(ctx context.Context, host *Host, key client.ObjectKey) 
 		host.Namespace, host.Name, ref.Kind, ref.Namespace, ref.Name, key), nil
 }
 
-// Refresh reads the host that was found once more, past the cache, and finds out again whose it is not any more.
+// Refresh reads the host of found again, past the cache, and changes found if the host is gone or is not the machine's any more.
 func (h *Hosts) Refresh(ctx context.Context, found *Found) error {
 	live, key := &bmov1alpha1.BareMetalHost{}, client.ObjectKey{Namespace: found.Host.Namespace, Name: found.Host.Name}
 	err := h.Live.Get(ctx, key, live)
 	if err == nil {
-		h.written.Note(live) // an older version in the cache afterwards would show the host off again that is on
+		h.written.Note(live) // so that an older version in the cache does not count
 	}
 	switch {
 	case client.IgnoreNotFound(err) != nil:

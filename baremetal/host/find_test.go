@@ -39,21 +39,21 @@ func claimed(h *bmov1alpha1.BareMetalHost) {
 	h.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "HostClaim", Namespace: "ns", Name: "claim"}
 }
 
-// onAnother is the machine of the other Metal3Machine.
+// onAnother makes m the machine of the other Metal3Machine.
 func onAnother(m *clusterv1.Machine) {
 	m.Name, m.UID, m.Spec.InfrastructureRef.Name = "m-2", "other-uid", "m3m-2"
 }
 
-func providing(between *unstructured.Unstructured, id string) *unstructured.Unstructured {
-	between.Object["spec"] = map[string]any{"providerID": id}
-	return between
+func providing(m3m *unstructured.Unstructured, id string) *unstructured.Unstructured {
+	m3m.Object["spec"] = map[string]any{"providerID": id}
+	return m3m
 }
 
 func provided(id string) func(*clusterv1.Machine) {
 	return func(m *clusterv1.Machine) { m.Spec.ProviderID = id }
 }
 
-// listed lists metadata as a client without a cache does: without the kinds of the items.
+// listed lists metadata as an uncached client does: the items have no kind.
 func listed(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
 	err := c.List(ctx, into, opts...)
 	if list, is := into.(*metav1.PartialObjectMetadataList); is {
@@ -75,16 +75,16 @@ func TestOf(t *testing.T) {
 	)
 	ofAnother, both := fmt.Sprintf(foreign, "Metal3Machine ns/m3m-2"), aMetal3Machine("ns/host-1")
 	for name, tc := range map[string]struct {
-		between *unstructured.Unstructured // the Metal3Machine, if it is not one that names the host
+		m3m     *unstructured.Unstructured // the Metal3Machine, if it is not one that names the host
 		id      string                     // the provider ID of its Machine
-		host    func(*host)                // what is special about the host
+		host    func(*host)                // changes of the host
 		beside  []client.Object
 		gone    bool   // no host is found
 		missing bool   // the host does not exist
 		why     string // why it is not that of the machine
 	}{
 		"the host that the Metal3Machine names, and that names it": {},
-		"the namespace within the annotation is not used":          {between: aMetal3Machine("elsewhere/host-1")},
+		"the namespace within the annotation is not used":          {m3m: aMetal3Machine("elsewhere/host-1")},
 		"W23: a host of another Metal3Machine":                     {host: func(h *host) { h.Spec.ConsumerRef.Name = "m3m-2" }, why: ofAnother},
 		"a host of another kind of consumer": {
 			host: func(h *host) { h.Spec.ConsumerRef.Kind = "Cluster" }, why: fmt.Sprintf(foreign, "Cluster ns/m3m-1"),
@@ -97,7 +97,7 @@ func TestOf(t *testing.T) {
 		"a host of a HostClaim of another one":       {host: claimed, beside: []client.Object{aHostClaim("m3m-2")}, why: ofAnother},
 		"a host of a HostClaim that is gone":         {host: claimed, why: unclaims},
 		"a host that the provider ID names too":      {id: "metal3://ns/host-1/m3m-1"},
-		"one that it alone names":                    {between: aMetal3Machine(""), id: "metal3://ns/host-1/m3m-1"},
+		"one that it alone names":                    {m3m: aMetal3Machine(""), id: "metal3://ns/host-1/m3m-1"},
 		"an older provider ID names no host":         {id: "metal3://7c3bd5e0-0000-4000-8000-000000000001"},
 		"the annotation names one host, and the provider ID another": {
 			id: "metal3://ns/host-2/m3m-1", why: differs + "metal3://ns/host-2/m3m-1",
@@ -106,7 +106,7 @@ func TestOf(t *testing.T) {
 			id: "metal3://ns/host-2/m3m-1", missing: true, why: differs + "metal3://ns/host-2/m3m-1",
 		},
 		"the Metal3Machine's own provider ID names another host, and its Machine has none yet": {
-			between: providing(aMetal3Machine("ns/host-1"), "metal3://ns/host-2/m3m-1"),
+			m3m: providing(aMetal3Machine("ns/host-1"), "metal3://ns/host-2/m3m-1"),
 			why: "Metal3Machine ns/m3m-1 names BareMetalHost ns/host-1 in its annotation metal3.io/BareMetalHost, " +
 				"and spec.providerID of the Metal3Machine is metal3://ns/host-2/m3m-1",
 		},
@@ -128,9 +128,9 @@ func TestOf(t *testing.T) {
 		"a Metal3Machine of another host beside it":       {beside: []client.Object{another(aMetal3Machine("ns/host-2"))}},
 		"a host that does not exist":                      {gone: true, missing: true, why: "BareMetalHost ns/host-1 does not exist"},
 		"a Metal3Machine that names none": {
-			between: aMetal3Machine(""), gone: true, why: "Metal3Machine ns/m3m-1 names no host in its annotation metal3.io/BareMetalHost",
+			m3m: aMetal3Machine(""), gone: true, why: "Metal3Machine ns/m3m-1 names no host in its annotation metal3.io/BareMetalHost",
 		},
-		"a Metal3Machine that does not exist": {between: another(both.DeepCopy()), gone: true, why: "Metal3Machine ns/m3m-1 does not exist"},
+		"a Metal3Machine that does not exist": {m3m: another(both.DeepCopy()), gone: true, why: "Metal3Machine ns/m3m-1 does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want, is := powercycle.HostOurs, ""
@@ -140,7 +140,7 @@ func TestOf(t *testing.T) {
 			case tc.why != "":
 				want = powercycle.HostForeign
 			}
-			objects := append([]client.Object{cmp.Or(tc.between, both.DeepCopy())}, tc.beside...)
+			objects := append([]client.Object{cmp.Or(tc.m3m, both.DeepCopy())}, tc.beside...)
 			if !tc.missing {
 				objects = append(objects, aHost(tc.host))
 			}
@@ -163,9 +163,9 @@ func TestOf(t *testing.T) {
 }
 
 func TestWhatIsKnownOfAHostBesidesWhoseItIs(t *testing.T) {
-	between := aMetal3Machine("ns/host-1")
-	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: "ns/host-1", clusterv1.PausedAnnotation: ""})
-	if found, err := hosts(t, interceptor.Funcs{}, between, aHost()).Of(t.Context(), aMachine()); err != nil || !found.Paused {
+	m3m := aMetal3Machine("ns/host-1")
+	m3m.SetAnnotations(map[string]string{infrav1.HostAnnotation: "ns/host-1", clusterv1.PausedAnnotation: ""})
+	if found, err := hosts(t, interceptor.Funcs{}, m3m, aHost()).Of(t.Context(), aMachine()); err != nil || !found.Paused {
 		t.Errorf("the Metal3Machine is paused: %t, %v", found.Paused, err)
 	}
 	deletedHost := aHost(func(h *bmov1alpha1.BareMetalHost) {
@@ -187,7 +187,7 @@ func TestWhatIsKnownOfAHostBesidesWhoseItIs(t *testing.T) {
 	}
 }
 
-// Between the decision to fence its node, or to mark it, and the write.
+// The host may change between the decision to fence its node, or to mark it, and the write.
 func TestAHostThatIsAnothersByNowIsNotTheMachines(t *testing.T) {
 	anew := func(host *bmov1alpha1.BareMetalHost) { host.UID = "anew" }
 	taken := func(host *bmov1alpha1.BareMetalHost) { host.Spec.ConsumerRef.Name = "m3m-2" }
@@ -224,7 +224,7 @@ func TestWhatCannotBeReadIsAnErrorAndNotGone(t *testing.T) {
 	}
 }
 
-// refusing forbids to read objects of a kind.
+// refusing fails reads of objects of a kind with Forbidden.
 func refusing(kind string) interceptor.Funcs {
 	return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
 		if gvk, err := c.GroupVersionKindFor(obj); err != nil || gvk.Kind == kind {

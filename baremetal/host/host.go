@@ -20,21 +20,20 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// Kind is that of hosts.
+// Kind is the kind BareMetalHost.
 var Kind = bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
 
-// Host is a BareMetalHost as far as a remediation of its machine goes by it. Its maps are shared with the cache: read only.
+// Host is the part of a BareMetalHost that remediations need. Its maps are shared with the cache: read only.
 type Host struct {
-	// ObjectMeta has its name, UID, version and annotations.
 	metav1.ObjectMeta
 	powercycle.Power
-	// Consumer is what it says it belongs to, by its spec.consumerRef; nil if it does not say.
+	// Consumer is spec.consumerRef; nil if there is none.
 	Consumer *corev1.ObjectReference
-	// Model is its manufacturer and product name, as the Bare Metal Operator has inspected them; empty if it has not.
+	// Model is the manufacturer and product name that BMO has found by inspection; empty if BMO has not inspected the host.
 	Model string
 }
 
-// From is the Host of a BareMetalHost.
+// From returns the Host of a BareMetalHost.
 func From(bmh *bmov1alpha1.BareMetalHost) *Host {
 	return &Host{ObjectMeta: bmh.ObjectMeta, Power: PowerOf(bmh), Consumer: bmh.Spec.ConsumerRef, Model: modelOf(bmh.Status.HardwareDetails)}
 }
@@ -52,7 +51,7 @@ func List(ctx context.Context, reader client.Reader, options ...client.ListOptio
 	return hosts, nil
 }
 
-// Reference is host with its kind, as the object of an event or a patch.
+// Reference returns host's kind, name and UID, for an event or a patch.
 func Reference(host metav1.Object) *metav1.PartialObjectMetadata {
 	about := &metav1.PartialObjectMetadata{}
 	about.SetGroupVersionKind(Kind)
@@ -60,10 +59,10 @@ func Reference(host metav1.Object) *metav1.PartialObjectMetadata {
 	return about
 }
 
-// Watched is an object of the kind, for watches.
+// Watched returns an empty host, for watches.
 func Watched() client.Object { return &bmov1alpha1.BareMetalHost{} }
 
-// Changes passes the changes of a host that a remediation may depend on.
+// Changes lets only changes of a host through that a remediation may depend on.
 func Changes() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !SameToUs(e.ObjectOld.(*bmov1alpha1.BareMetalHost), e.ObjectNew.(*bmov1alpha1.BareMetalHost))
@@ -77,7 +76,7 @@ func modelOf(hardware *bmov1alpha1.HardwareDetails) string {
 	return strings.Join(strings.Fields(hardware.SystemVendor.Manufacturer+" "+hardware.SystemVendor.ProductName), " ")
 }
 
-// slimHardware is what modelOf reads of what was inspected. There are as many copies of the words as there are models.
+// slimHardware keeps what modelOf reads, with one copy of each string for all hosts.
 func slimHardware(hardware *bmov1alpha1.HardwareDetails) *bmov1alpha1.HardwareDetails {
 	if hardware == nil {
 		return nil
@@ -87,11 +86,11 @@ func slimHardware(hardware *bmov1alpha1.HardwareDetails) *bmov1alpha1.HardwareDe
 	}}
 }
 
-// MachineOf returns the machine that host says it belongs to: the one whose infrastructure is the Metal3Machine that its spec.consumerRef
-// leads to. It returns nil if there is none. Whether the machine says the same of the host is for Of to find out.
+// MachineOf returns the Machine whose Metal3Machine spec.consumerRef of host leads to; nil if there is none. Of verifies whether the
+// Machine leads back to the host.
 func (h *Hosts) MachineOf(ctx context.Context, host *bmov1alpha1.BareMetalHost) (*clusterv1.Machine, error) {
-	between, err := h.consumer(ctx, From(host))
-	if err != nil || !spare.IsMetal3Machine(between) || between.Namespace != host.Namespace { // a Metal3Machine and its host share theirs
+	m3m, err := h.consumer(ctx, From(host))
+	if err != nil || !spare.IsMetal3Machine(m3m) || m3m.Namespace != host.Namespace { // both are in one namespace
 		return nil, err
 	}
 	list := &clusterv1.MachineList{}
@@ -100,29 +99,29 @@ func (h *Hosts) MachineOf(ctx context.Context, host *bmov1alpha1.BareMetalHost) 
 	}
 	for i := range list.Items {
 		ref := list.Items[i].Spec.InfrastructureRef
-		if ref.Kind == metal3Machine.Kind && ref.APIGroup == metal3Machine.Group && ref.Name == between.Name {
+		if ref.Kind == metal3Machine.Kind && ref.APIGroup == metal3Machine.Group && ref.Name == m3m.Name {
 			return &list.Items[i], nil
 		}
 	}
 	return nil, nil
 }
 
-// WantsOf returns what m wants of its host, by its Metal3Machine, which reader reads whole. Its replacement will want the same: both are
-// cloned from the template of their owner. Only during a rollout that changes hostSelector a KubeadmControlPlane clones another one.
+// WantsOf returns what m wants of its host; reader reads its whole Metal3Machine. The replacement of m will want the same, because its
+// owner clones both from one template. (Only a KubeadmControlPlane whose rollout changes hostSelector clones another one.)
 func WantsOf(ctx context.Context, reader client.Reader, c client.Client, m *clusterv1.Machine) (spare.Wants, error) {
 	kind, err := Metal3MachineKind(c.RESTMapper())
 	if err != nil {
 		return spare.Any, err
 	}
-	between, key := &unstructured.Unstructured{}, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.InfrastructureRef.Name}
-	between.SetGroupVersionKind(kind.GroupVersionKind())
-	if err := reader.Get(ctx, key, between); err != nil {
+	m3m, key := &unstructured.Unstructured{}, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.InfrastructureRef.Name}
+	m3m.SetGroupVersionKind(kind.GroupVersionKind())
+	if err := reader.Get(ctx, key, m3m); err != nil {
 		return spare.Any, fmt.Errorf("read Metal3Machine %s: %w", key, err)
 	}
-	return spare.WantsBy(between, m)
+	return spare.WantsBy(m3m, m)
 }
 
-// PowerOf returns what host says of its power.
+// PowerOf returns what host reports about its power.
 func PowerOf(host *bmov1alpha1.BareMetalHost) powercycle.Power {
 	p := powercycle.Power{
 		Wanted: host.Spec.Online, KeptOffBy: keptOffByHand(host), PoweredOn: host.Status.PoweredOn, NoPowerOff: host.Spec.DisablePowerOff,
@@ -131,7 +130,7 @@ func PowerOf(host *bmov1alpha1.BareMetalHost) powercycle.Power {
 		Fails:    host.Status.ErrorType == bmov1alpha1.PowerManagementError,
 	}
 	_, paused := host.Annotations[bmov1alpha1.PausedAnnotation]
-	_, detached := host.Annotations[bmov1alpha1.DetachedAnnotation] // the status shows one that is being attached again
+	_, detached := host.Annotations[bmov1alpha1.DetachedAnnotation] // status stays detached while the host is attached again
 	p.SetAside = paused || detached || host.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached
 	if at := host.Status.LastUpdated; at != nil {
 		p.Said = at.Time
@@ -153,14 +152,15 @@ func PowerOf(host *bmov1alpha1.BareMetalHost) powercycle.Power {
 	return p
 }
 
-// unmanaged says why BMO does not act on a reboot annotation of host. It manages power in the two states of a host with an image on it,
-// does nothing for one that is paused or detached, and does not get to the power of one whose registration fails: what it says of that
-// power is what it was before. (BMO, actionManageSteadyState, ensureRegistered, checkDelayedHost.)
+// unmanaged says why BMO does not act on a reboot annotation of host. BMO manages power in the two states of a host with an image. It does
+// nothing for a host that is paused or detached, and does not get to the power of a host whose registration fails, whose status then shows
+// the power from before. (BMO, actionManageSteadyState, ensureRegistered, checkDelayedHost.)
 func unmanaged(host *bmov1alpha1.BareMetalHost) string {
 	if by, paused := host.Annotations[bmov1alpha1.PausedAnnotation]; paused {
 		return fmt.Sprintf("the host is paused (annotation %s: %q)", bmov1alpha1.PausedAnnotation, by)
 	}
-	if _, detached := host.Annotations[bmov1alpha1.DetachedAnnotation]; detached || host.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached {
+	_, detached := host.Annotations[bmov1alpha1.DetachedAnnotation]
+	if detached || host.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached {
 		return "the host is detached"
 	}
 	switch host.Status.ErrorType {
@@ -179,9 +179,8 @@ func unmanaged(host *bmov1alpha1.BareMetalHost) string {
 	}
 }
 
-// SlimHost is the transform of the cache of hosts. It drops what is not read here: hardware details but the model, images, firmware,
-// networks, and annotations that are neither ours nor about power. A host of 30 KiB becomes one of less than 1 KiB. Of its labels it keeps
-// those that a hostSelector may name, which is all of them.
+// SlimHost is the transform of the cache of hosts. It drops what kubemend does not read, and reduces a host of 30 KiB to less than 1 KiB.
+// It keeps all labels, because a hostSelector may name any.
 func SlimHost(obj any) (any, error) {
 	h, ok := obj.(*bmov1alpha1.BareMetalHost)
 	if !ok {

@@ -151,7 +151,7 @@ func TestMarksOf(t *testing.T) {
 	}
 }
 
-// What one remediation writes and removes leaves all as it was, and nothing of others changes.
+// A remediation that removes all its annotations leaves the host as it was, and never changes those of others.
 func TestMarksComeAndGo(t *testing.T) {
 	us := Remediation{UID: "new", Before: "old"}
 	foreign := annotated(holdOff+"other", "x", "reboot.metal3.io/me", "", "note", "keep")
@@ -217,7 +217,7 @@ func TestMarksComeAndGo(t *testing.T) {
 	}
 }
 
-// Somebody may have given the host to another machine since it was read.
+// Another client may have given the host to another machine since it was read.
 func TestWhatActsOnPowerIsWrittenOnlyToTheHostThatWasRead(t *testing.T) {
 	us := Remediation{UID: "new"}
 	for name, act := range map[string]func(*Hosts, *Host) error{

@@ -22,27 +22,27 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
-// rebootValue asks for a reboot at once, without waiting for the operating system.
+// rebootValue asks BMO for a hard reboot, without waiting for the operating system.
 const rebootValue = `{"mode":"hard"}`
 
-// unhealthyKeys keep CAPM3 from choosing the host; each generation of it knows its own.
+// unhealthyKeys keep CAPM3 from choosing the host: one key for older versions of CAPM3, one for newer.
 var unhealthyKeys = []string{infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation}
 
-// relevant reports whether an annotation is read or written here, or shown to users.
+// relevant reports whether the cache keeps an annotation, because kubemend reads or writes it or shows it to users.
 func relevant(key string) bool {
 	switch key {
-	case bmov1alpha1.PausedAnnotation, bmov1alpha1.DetachedAnnotation, infrav1.RebootAnnotation, mendv1.RebootedForAnnotation, mendv1.ReceiptForAnnotation,
-		mendv1.MarkedForAnnotation, mendv1.PowerOffDisprovedAnnotation, mendv1.ResetAnnotation,
-		infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation:
+	case bmov1alpha1.PausedAnnotation, bmov1alpha1.DetachedAnnotation, infrav1.RebootAnnotation,
+		mendv1.RebootedForAnnotation, mendv1.ReceiptForAnnotation, mendv1.MarkedForAnnotation,
+		mendv1.PowerOffDisprovedAnnotation, mendv1.ResetAnnotation, infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation:
 		return true
 	}
 	return strings.HasPrefix(key, holdPrefix)
 }
 
-// holdPrefix is what the annotations begin with by which anybody keeps a host off: any key does. (BMO, reboot annotations.)
+// holdPrefix is the prefix of all annotations that keep a host off; any suffix does. (BMO, reboot annotations.)
 const holdPrefix = infrav1.RebootAnnotation + "/"
 
-// keptOffByHand returns the annotation by which something else than a remediation keeps host powered off; empty if nothing does.
+// keptOffByHand returns the annotation with which a client other than a remediation keeps host off; empty if there is none.
 func keptOffByHand(host metav1.Object) string {
 	for _, key := range slices.Sorted(maps.Keys(host.GetAnnotations())) {
 		if _, remediation := KeptOffFor(key); strings.HasPrefix(key, holdPrefix) && !remediation {
@@ -52,12 +52,12 @@ func keptOffByHand(host metav1.Object) string {
 	return ""
 }
 
-// Remediation is who asks: the UID of a remediation, and the one that it had before `clusterctl move`, if it was moved.
+// Remediation identifies a remediation on a host. Before is its UID from before `clusterctl move`; empty if it was not moved.
 type Remediation struct{ UID, Before types.UID }
 
 func (r Remediation) is(uid types.UID) bool { return uid != "" && (uid == r.UID || uid == r.Before) }
 
-// MarksOf returns the marks of a remediation on host, seen from one of its attempts, in which the host was asked to power off at asked.
+// MarksOf returns the annotations of a remediation on host, for the attempt in which the host was asked to power off at asked.
 func MarksOf(host metav1.Object, by Remediation, attempt int, asked time.Time) powercycle.Marks {
 	var m powercycle.Marks
 	for key := range host.GetAnnotations() {
@@ -86,36 +86,35 @@ func MarksOf(host metav1.Object, by Remediation, attempt int, asked time.Time) p
 	return m
 }
 
-// KeptOffFor returns the UID of the remediation that an annotation keeps a host off for.
+// KeptOffFor returns the UID of the remediation for which the annotation key keeps a host off; false if it is no such annotation.
 func KeptOffFor(key string) (types.UID, bool) {
 	uid, hold := strings.CutPrefix(key, infrav1.PowerOffAnnotationPrefix)
 	return types.UID(uid), hold
 }
 
-// askedFor returns for which remediation something was asked by the annotation key, and for which of its attempts or requests.
+// askedFor returns the remediation that the value of the annotation key names, and its attempt or request.
 func askedFor(host metav1.Object, key string) (uid types.UID, request string, asked bool) {
 	value, asked := host.GetAnnotations()[key]
 	name, request, _ := strings.Cut(value, "/")
 	return types.UID(name), request, asked
 }
 
-// clockOf is a moment as an annotation has it.
 func clockOf(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
 
-// RebootAsked reports whether a reboot is asked for in our words, and not in those of somebody else.
+// RebootAsked reports whether host has the annotation for a reboot with kubemend's value.
 func RebootAsked(host metav1.Object) bool {
 	return host.GetAnnotations()[infrav1.RebootAnnotation] == rebootValue
 }
 
-// KeepOff asks BMO to power the host off and to keep it off, if the host has not changed since it was read: else the error is a conflict.
+// KeepOff asks BMO to power the host off and to keep it off. The error is a conflict if the host has changed since it was read.
 func (h *Hosts) KeepOff(ctx context.Context, host metav1.Object, by Remediation) error {
 	return h.annotateAsRead(ctx, host, "ask to power off", map[string]any{infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue})
 }
 
-// AskReceipt asks BMO to show that it reads the hardware of a host that is held off since asked: it removes its annotation for one reboot
-// from such a host when it has found it off. (BMO, manageHostPower.) The hold goes with it in one write, and both are taken away in one: an
-// ask that was left alone would reboot the host. One that somebody else has made already does as well. The error is a conflict if the host
-// has changed since it was read.
+// AskReceipt asks BMO to show that it has read the hardware since asked. BMO removes the annotation reboot.metal3.io from a host that is
+// kept off only when it has found the host off. (BMO, manageHostPower.) The annotation that keeps the host off is set in the same write,
+// and both are removed in one write: alone, reboot.metal3.io would reboot the host. If somebody else has set it, that request counts. The
+// error is a conflict if the host has changed since it was read.
 func (h *Hosts) AskReceipt(ctx context.Context, host metav1.Object, by Remediation, asked time.Time) error {
 	ask := map[string]any{
 		infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue,
@@ -127,8 +126,8 @@ func (h *Hosts) AskReceipt(ctx context.Context, host metav1.Object, by Remediati
 	return h.annotateAsRead(ctx, host, "ask for a receipt of", ask)
 }
 
-// Reboot asks BMO for one reboot, and notes in the same write for which attempt. One that somebody else has asked for already does as well.
-// The error is a conflict if the host has changed since it was read.
+// Reboot asks BMO for one reboot, and notes in the same write for which attempt. If somebody else has already asked for a reboot, that
+// request counts. The error is a conflict if the host has changed since it was read.
 func (h *Hosts) Reboot(ctx context.Context, host metav1.Object, by Remediation, attempt int) error {
 	ask := map[string]any{mendv1.RebootedForAnnotation: fmt.Sprintf("%s/%d", by.UID, attempt)}
 	if _, asked := host.GetAnnotations()[infrav1.RebootAnnotation]; !asked {
@@ -137,34 +136,34 @@ func (h *Hosts) Reboot(ctx context.Context, host metav1.Object, by Remediation, 
 	return h.annotateAsRead(ctx, host, "ask to reboot", ask)
 }
 
-// Release removes all annotations of a remediation that act on the power of the host. Those of others stay.
+// Release removes the annotations of this remediation, and no other, that act on the power of the host.
 func (h *Hosts) Release(ctx context.Context, host metav1.Object, by Remediation) error {
 	return h.annotate(ctx, host, "release", released(host, by))
 }
 
-// ReleaseUnstored releases the host of a remediation that cannot be stored, and notes the attempt on the host,
-// so that a restart does not power it off once more.
+// ReleaseUnstored releases the host of a remediation that cannot be written, and notes the attempt on the host instead, so that a manager
+// that restarts does not power the host off again.
 func (h *Hosts) ReleaseUnstored(ctx context.Context, host metav1.Object, by Remediation, attempt int) error {
 	changes := released(host, by)
 	changes[mendv1.RebootedForAnnotation] = fmt.Sprintf("%s/%d", by.UID, attempt)
 	return h.annotate(ctx, host, "release", changes)
 }
 
-// released are the changes that remove the annotations of a remediation that act on the power of the host.
+// released returns the changes that Release makes.
 func released(host metav1.Object, by Remediation) map[string]any {
 	marks := AllMarks(host)
 	maps.DeleteFunc(marks, func(_ string, uid types.UID) bool { return !by.is(uid) })
 	return without(host, marks)
 }
 
-// RemoveOrphans removes annotations of remediations that do not exist any more, if the host has not changed since it was read: else the
-// error is a conflict. Who asked for a reboot or a receipt has one key for all remediations, and one that exists may have asked since.
+// RemoveOrphans removes the annotations of remediations that do not exist any more. The error is a conflict if the host has changed since
+// it was read: all remediations share the keys for a reboot and a receipt, so that another remediation may have asked since.
 func (h *Hosts) RemoveOrphans(ctx context.Context, host metav1.Object, marks map[string]types.UID) error {
 	return h.annotateAsRead(ctx, host, "release", without(host, marks))
 }
 
-// without are the changes that remove annotations that act on the power of the host, and with those that name who asked for a reboot or a
-// receipt what was asked.
+// without returns the changes that remove these annotations. With an annotation that says who asked for a reboot or a receipt, the request
+// itself is removed too, if it has kubemend's value.
 func without(host metav1.Object, marks map[string]types.UID) map[string]any {
 	away := map[string]any{}
 	for key := range marks {
@@ -176,8 +175,8 @@ func without(host metav1.Object, marks map[string]types.UID) map[string]any {
 	return away
 }
 
-// Cleared are the changes that remove from host every mark of a person's reset: those of an unhealthy host, also of others, and annotations
-// that act on its power for remediations that do not exist any more. nil removes one.
+// Cleared returns the changes with which a person's reset removes the unhealthy annotations, even those of others, the note of a disproved
+// power-off, and the power annotations of remediations that do not exist any more.
 func Cleared(host metav1.Object, orphans map[string]types.UID) map[string]any {
 	changes := without(host, orphans)
 	for _, key := range append([]string{mendv1.MarkedForAnnotation, mendv1.PowerOffDisprovedAnnotation}, unhealthyKeys...) {
@@ -188,14 +187,13 @@ func Cleared(host metav1.Object, orphans map[string]types.UID) map[string]any {
 	return changes
 }
 
-// Disproved reports whether a node went on to live although this host had been proven off, and no person has reset that.
+// Disproved reports whether a node lived on after this host was proven off, and no person has reset the host.
 func Disproved(host metav1.Object) bool {
 	_, disproved := host.GetAnnotations()[mendv1.PowerOffDisprovedAnnotation]
 	return disproved
 }
 
-// Disprove notes on the host, where it outlives the remediation, that its node went on to live at now although the host had been proven
-// off.
+// Disprove notes on the host that its node lived on at now although the host was proven off. The host outlives the remediation.
 func (h *Hosts) Disprove(ctx context.Context, host metav1.Object, now time.Time) error {
 	if Disproved(host) {
 		return nil
@@ -204,7 +202,7 @@ func (h *Hosts) Disprove(ctx context.Context, host metav1.Object, now time.Time)
 	return h.annotate(ctx, host, "note the disproved power-off of", disproved)
 }
 
-// MarkUnhealthy keeps the host from being chosen for another machine. A mark that somebody else made stays theirs.
+// MarkUnhealthy keeps CAPM3 from choosing the host. If another client has set one of the annotations, MarkHealthy removes none.
 func (h *Hosts) MarkUnhealthy(ctx context.Context, host metav1.Object, machine types.UID) error {
 	marks := map[string]any{}
 	for _, key := range unhealthyKeys {
@@ -218,7 +216,7 @@ func (h *Hosts) MarkUnhealthy(ctx context.Context, host metav1.Object, machine t
 	return h.annotate(ctx, host, "mark as unhealthy", marks)
 }
 
-// MarkHealthy takes a mark of ours away again.
+// MarkHealthy removes the unhealthy annotations if MarkUnhealthy has set them for machine.
 func (h *Hosts) MarkHealthy(ctx context.Context, host metav1.Object, machine types.UID) error {
 	if host.GetAnnotations()[mendv1.MarkedForAnnotation] != string(machine) {
 		return nil
@@ -230,17 +228,17 @@ func (h *Hosts) MarkHealthy(ctx context.Context, host metav1.Object, machine typ
 	return h.annotate(ctx, host, "mark as healthy", marks)
 }
 
-// annotate changes these annotations and nothing else, of that very host. nil takes one away.
+// annotate changes these annotations of that very host (by its UID). nil removes one.
 func (h *Hosts) annotate(ctx context.Context, host metav1.Object, what string, changes map[string]any) error {
 	return h.patch(ctx, host, what, map[string]any{"uid": host.GetUID(), "annotations": changes}, len(changes))
 }
 
-// annotateAsRead does the same only to a host that has not changed since it was read: else the error is a conflict.
+// annotateAsRead is like annotate, but the error is a conflict if the host has changed since it was read.
 func (h *Hosts) annotateAsRead(ctx context.Context, host metav1.Object, what string, changes map[string]any) error {
 	metadata := map[string]any{"uid": host.GetUID(), "resourceVersion": host.GetResourceVersion(), "annotations": changes}
 	err := h.patch(ctx, host, what, metadata, len(changes))
 	if apierrors.IsConflict(err) {
-		// Until the cache shows what has changed it would be tried in vain.
+		// Until the cache shows the change, further attempts would fail too.
 		live := &bmov1alpha1.BareMetalHost{}
 		if h.Live.Get(ctx, client.ObjectKey{Namespace: host.GetNamespace(), Name: host.GetName()}, live) == nil {
 			h.written.Note(live)
@@ -257,7 +255,7 @@ func (h *Hosts) patch(ctx context.Context, host metav1.Object, what string, meta
 	if err != nil {
 		return fmt.Errorf("%s BareMetalHost %s/%s: %w", what, host.GetNamespace(), host.GetName(), err)
 	}
-	target := Reference(host) // else the answer would be all of a host
+	target := Reference(host) // metadata only, or the answer would be the whole host
 	err = h.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("%s BareMetalHost %s/%s: %w", what, host.GetNamespace(), host.GetName(), err)
@@ -268,7 +266,7 @@ func (h *Hosts) patch(ctx context.Context, host metav1.Object, what string, meta
 	return nil
 }
 
-// SameToUs reports whether two versions of a host differ in nothing that is read here.
+// SameToUs reports whether two versions of a host differ in nothing that this package reads.
 func SameToUs(a, b *bmov1alpha1.BareMetalHost) bool {
 	return a.UID == b.UID && a.DeletionTimestamp.IsZero() == b.DeletionTimestamp.IsZero() && maps.Equal(a.Annotations, b.Annotations) &&
 		PowerOf(a) == PowerOf(b) && sameConsumer(a.Spec.ConsumerRef, b.Spec.ConsumerRef)
@@ -278,12 +276,12 @@ func sameConsumer(a, b *corev1.ObjectReference) bool {
 	return a == nil && b == nil || a != nil && b != nil && *a == *b
 }
 
-// MarkedFor returns the UID of the machine for which we marked host as unhealthy; empty if we did not.
+// MarkedFor returns the UID of the machine for which kubemend marked host unhealthy; empty if it did not.
 func MarkedFor(host metav1.Object) types.UID {
 	return types.UID(host.GetAnnotations()[mendv1.MarkedForAnnotation])
 }
 
-// Unhealthy reports whether host is marked as unhealthy, for any generation of CAPM3 and by whomever: no machine is put on it then.
+// Unhealthy reports whether anybody has marked host unhealthy, for any version of CAPM3, so that CAPM3 puts no machine on it.
 func Unhealthy(host metav1.Object) bool {
 	return slices.ContainsFunc(unhealthyKeys, func(key string) bool {
 		_, marked := host.GetAnnotations()[key]
@@ -291,7 +289,7 @@ func Unhealthy(host metav1.Object) bool {
 	})
 }
 
-// KeptOffByOthers returns the UID of a remediation other than by, ours or of CAPM3, that keeps host off; empty if none does.
+// KeptOffByOthers returns the UID of a remediation (kubemend's or CAPM3's) other than by that keeps host off; empty if none does.
 func KeptOffByOthers(host metav1.Object, by Remediation) types.UID {
 	for _, key := range slices.Sorted(maps.Keys(host.GetAnnotations())) {
 		if uid, hold := KeptOffFor(key); hold && !by.is(uid) {
@@ -301,7 +299,7 @@ func KeptOffByOthers(host metav1.Object, by Remediation) types.UID {
 	return ""
 }
 
-// AllMarks returns the annotations by which remediations, ours or of CAPM3, act on the power of host, with the UIDs of these.
+// AllMarks returns the annotations with which remediations (kubemend's or CAPM3's) act on the power of host, and their UIDs.
 func AllMarks(host metav1.Object) map[string]types.UID {
 	marks := map[string]types.UID{}
 	for key := range host.GetAnnotations() {

@@ -14,8 +14,8 @@ var (
 
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
-// in returns ordinary facts for a state: a worker whose node is silent, a minute after its first attempt began. Each case states only
-// what is special about it.
+// in returns ordinary facts for a state: a worker whose node is silent, a minute after its first attempt began. Each test case states only
+// what differs.
 func in(s State, changes ...func(*Facts)) Facts {
 	f := Facts{
 		Memory: Memory{State: s, Since: ago(time.Minute), Attempt: 1, Began: ago(time.Minute)},
@@ -143,7 +143,7 @@ func discarded(f *Facts)       { f.Discarded = true }
 func free(f *Facts)            { f.Finalizer = false }
 func second(f *Facts)          { f.Attempt = 2 }
 
-// attemptOver comes after the state that it is about.
+// attemptOver sets the clocks so that the attempt's deadline has passed. It must come after the state in a list of changes.
 func attemptOver(f *Facts) {
 	f.Began = ago(10 * time.Minute)
 	if f.State == MovingWorkload {
@@ -162,11 +162,11 @@ func inheritedFence(f *Facts) {
 func anothersNode(f *Facts) { f.NodeMismatch = true }
 func nodeTwins(f *Facts)    { f.Twins = true }
 
-// longAgo is five minutes before resumed was paused.
+// longAgo sets Since to five minutes before the pause of resumed began.
 func longAgo(f *Facts) { f.Since = ago(65 * time.Minute) }
 
-// anyFacts draws a situation, possible or not; but no machine is healthy and unhealthy, and no clock begins during a pause, which stops
-// them.
+// anyFacts draws facts, possible or not. Only a machine that is both healthy and unhealthy, and clocks that start during a pause, are
+// excluded.
 func anyFacts(t *rapid.T) Facts {
 	var f Facts
 	f.State = rapid.SampledFrom(append([]State{""}, order...)).Draw(t, "state")
@@ -210,7 +210,7 @@ func anyFacts(t *rapid.T) Facts {
 }
 
 func TestWhatIsForeseenHappensThenAndNotBefore(t *testing.T) {
-	// One of four facts waits, and one of six waits ends by time alone: so many are drawn that both kinds occur in every run.
+	// One of four facts waits, and one of six waits ends by time alone. With so many facts both kinds occur in every run.
 	const factsEach = 30
 	foreseen, waits := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -225,7 +225,7 @@ func TestWhatIsForeseenHappensThenAndNotBefore(t *testing.T) {
 	}
 }
 
-// foresees checks the foresight of facts. It returns how many waits it saw, one or none, and how many of them end by time alone.
+// foresees checks Again for f. It returns how many waits it saw (one or none), and how many of them end by time alone.
 func foresees(t *rapid.T, f Facts) (timed, waits int) {
 	step := Next(f, policy, noon)
 	at, next := foresee(f, policy, noon)
@@ -253,9 +253,8 @@ func foresees(t *rapid.T, f Facts) (timed, waits int) {
 	return timed, 1
 }
 
-// foresee returns the first moment after now at which time alone changes the step for f, and that step: nothing happens to the facts until
-// then, and of what is remembered only what a reconcile at now stores. The moment is zero if only an event changes anything, and also if
-// the step does not wait: what comes of it is not foreseen.
+// foresee returns the first moment after now at which time alone changes the step for f, and that step. Until then the facts stay the same,
+// and the memory is what a reconcile at now stores. The moment is zero if only an event changes the step, or if the step does not wait.
 func foresee(f Facts, p Policy, now time.Time) (at time.Time, next Step) {
 	step := Next(f, p, now)
 	if step.Do != Wait {
@@ -270,7 +269,7 @@ func foresee(f Facts, p Policy, now time.Time) (at time.Time, next Step) {
 	return time.Time{}, Step{}
 }
 
-// same reports whether two steps are one, whenever they look again.
+// same reports whether two steps are equal except for Again.
 func (s Step) same(as Step) bool {
 	return s.Do == as.Do && s.Next == as.Next && s.Reason == as.Reason && s.Detail == as.Detail
 }

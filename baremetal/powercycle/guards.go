@@ -2,64 +2,61 @@ package powercycle
 
 import "time"
 
-// guard is a named question about a situation. Its name is what the diagram shows.
+// guard is a named condition on a situation. The diagram shows the name.
 type guard struct {
 	name  string
 	holds func(situation) bool
-	// until is when the answer changes although nothing happens; nil if it does not.
+	// until returns when time alone changes the answer; nil if time does not change it.
 	until func(situation) time.Time
-	// detail is what it tells of a step, besides the reason of that.
+	// detail becomes the detail of the step.
 	detail Detail
 }
 
-// tells is g with that detail.
+// tells returns g with detail d.
 func (g guard) tells(d Detail) guard {
 	g.detail = d
 	return g
 }
 
-// situation is all that a guard may look at.
+// situation is everything that a guard may look at.
 type situation struct {
 	Facts
 	Policy
 	now time.Time
 }
 
-// past reports whether a moment has come.
 func (s situation) past(at time.Time) bool { return !s.now.Before(at) }
 
-// deadline is the end of the attempt, until its power-on was asked for.
 func (s situation) deadline() time.Time { return s.Memory.Deadline(s.Policy) }
 
-// lost is when a person is asked about a host that cannot be found. An administrator who may not change a BMC's address deletes it and
-// registers it anew, which takes a quarter of an hour by hand; a machine that was replaced meanwhile would have its disks
-// cleaned. (baremetal-operator#1458)
+// lost is when a person is asked about a missing host. An administrator who cannot change a BMC address deletes the host and registers it
+// again, which takes a quarter of an hour by hand. If the machine were replaced meanwhile, its disks would be cleaned.
+// (baremetal-operator#1458)
 func (s situation) lost() time.Time { return s.Missing.Add(s.Registering) }
 
-// unnamed is when a machine that never had a host is given up.
+// unnamed is when the remediation gives up on a machine that never had a host.
 func (s situation) unnamed() time.Time { return s.Missing.Add(s.Timeout) }
 
-// needsReceipt says that only a receipt proves that the host is off.
+// needsReceipt reports whether only a receipt proves that the host is off.
 func (s situation) needsReceipt() bool { return s.WasOff && !s.PoweredOn }
 
-// awaitsReceipt says that the receipt was asked for and is not there.
 func (s situation) awaitsReceipt() bool { return s.needsReceipt() && s.ReceiptAsked && !s.ReceiptGiven }
 
-// holding says that the host is held off by what was asked of this very object.
+// holding reports whether our annotation keeps off the host that was asked, and not a new one with its name.
 func (f Facts) holding() bool { return f.KeptOff && !f.HostAnew }
 
-// stale says that what the operator says of the host is older than what it had said when the host was asked: a status that was
-// restored from a backup shows the power of that day. Both are by the operator's own clock.
+// stale reports whether the host's status is older than it was when the host was asked, by BMO's own clock. A status that was restored from
+// a backup shows the power of the day of the backup.
 func (s situation) stale() bool { return s.Power.Said.Before(s.Memory.Said) }
 
-// powerFails says that the operator of the host has reported, after it was asked last, that it cannot manage the power: an error that it
-// had reported before is of another day, or of another step. A status without lastUpdated may be as new.
+// powerFails reports whether BMO has reported a power failure since the last request. An error from before belongs to another request. A
+// status without lastUpdated may be new, so its error counts.
 func (f Facts) powerFails() bool {
 	return f.Fails && (f.Power.Said.IsZero() || f.Power.Said.After(f.Memory.Said))
 }
 
-// livedOn says that the node has given a sign of life since its host was proven off. Only one that is seen to come is: the clock
-// of the node may be ahead, or that of the operator behind (a machine's clock is not set before its network is up).
+// livedOn reports whether the node has given a sign of life since its host was proven off. Only a sign that differs from the stored one
+// counts: the clock of the node may be ahead, or BMO's may be behind (a machine's clock is not set before its network is up).
 func (f Facts) livedOn() bool {
 	switch {
 	case !f.Looked || f.Node != NodePresent:
@@ -70,40 +67,39 @@ func (f Facts) livedOn() bool {
 	return !f.SignSeen.IsZero() && f.Sign.After(f.Memory.Sign)
 }
 
-// over says that there is no more need of the power cycle.
+// over reports whether the power cycle is not needed any more.
 func (s situation) over() bool { return s.Deleting || s.Stop || s.Machine != MachinePresent }
 
-// cycled says that the host was powered off and may be on again: a node may be Ready before its host is seen on.
+// cycled reports whether the host was powered off and may be on again. A node may be Ready before its host is seen on.
 func (s situation) cycled() bool {
 	return s.State == Booting || s.State == PoweringOn && !s.HasPowerAnnotations
 }
 
-// cycledWell says that it was, and that its machine is healthy.
 func (s situation) cycledWell() bool { return s.cycled() && (s.Healthy || s.Up) }
 
-// finishes says that the workload of a host that is held off is on its way, and can arrive.
+// finishes reports whether a workload can still move off a host that is kept off, so that it is worth waiting for.
 func (s situation) finishes() bool {
 	off := s.moving() && s.workloadStays()
 	switch s.Node {
-	case NodeUnseen: // it may be that the API of its cluster runs on a control-plane host
+	case NodeUnseen: // a control-plane host may serve the API that does not answer
 		return off && !s.FencedAt.IsZero() && !s.ControlPlane
-	case NodeAbsent: // Kubernetes collects its pods without it
+	case NodeAbsent: // Kubernetes deletes the pods of a node that is gone without the fence
 		return false
 	}
 	return off
 }
 
-// provenOff says that the host is off, and was held off for it.
+// provenOff reports whether the host is proven off, and was seen kept off for this attempt.
 func (s situation) provenOff() bool {
 	return s.Held && !s.PoweredOn && !s.stale() && (!s.WasOff || !s.Receipt.IsZero())
 }
 
-// watched is when a node has been watched for long enough that may live.
+// watched is when a node that may be alive has been watched long enough.
 func (s situation) watched() time.Time { return s.SignSeen.Add(s.Watch) }
 
-// stateDeadline is the end of the patience with the current state alone. At its end a remediation has no longer than it may take to release
-// the host, whatever its attempts may take: who waits for it to be gone would wait as long. A fence that had to stay until the deadline is
-// removed after it.
+// stateDeadline is when the current state times out. A final state times out after Releasing at the latest, even if attempts may take
+// longer: other clients wait until the remediation is gone. If the fence had to stay until the attempt's deadline, there is time to remove
+// it after that.
 func (s situation) stateDeadline() time.Time {
 	switch {
 	case s.State.Final():
@@ -122,22 +118,21 @@ func (s situation) bootDeadline() time.Time { return s.Since.Add(s.Boot) }
 
 func (s situation) last() bool { return s.Attempt >= s.Attempts() }
 
-// queued says that another remediation goes first.
 func (s situation) queued() bool { return !s.First }
 
-// switchedOff says that the owner of the host wants it off, keptOff that somebody keeps it off who is no remediation. Either passes.
+// switchedOff reports whether the owner of the host wants it off (spec.online). keptOff reports whether another client keeps the host off.
 func (s situation) switchedOff() bool { return s.Host == HostOurs && !s.Wanted }
 func (s situation) keptOff() bool     { return s.Host == HostOurs && s.KeptOffBy != "" }
 
-// fencedHere says that there is something of ours on a node that can be seen.
+// fencedHere reports whether a node that can be seen has a fence or mark of this remediation.
 func (s situation) fencedHere() bool { return s.FencedByUs && s.Node == NodePresent }
 
-// mayUnfence says that there is, and that nothing has to move any more, or in time, before it is removed.
+// mayUnfence reports whether the fence may be removed: the workload need not move any more, or its time is over.
 func (s situation) mayUnfence() bool {
 	return s.fencedHere() && (!s.keepsFence() || s.past(s.deadline()))
 }
 
-// unfenceableUntil is when the answer of unfenceable may change: the fence may be removed, or the patience with that is over.
+// unfenceableUntil is when unfenceable may change: the fence may be removed then, or the state times out.
 func (s situation) unfenceableUntil() time.Time {
 	if s.keepsFence() && !s.past(s.deadline()) {
 		return s.deadline()
@@ -145,9 +140,8 @@ func (s situation) unfenceableUntil() time.Time {
 	return s.stateDeadline()
 }
 
-// unfencesFirst reports whether the fence on the node goes before the row waits, for somebody or for a person: nothing holds the host off
-// in its state, or it is on all the same, or so long gone that a person is asked. A node that shows life is unfenced whatever its host
-// shows.
+// unfencesFirst reports whether the node is unfenced before the row waits: in this state nothing keeps the host off, or the host is on, or
+// it has been gone so long that a person is asked. A node that shows life is unfenced whatever the power of its host.
 func (s situation) unfencesFirst(row row) bool {
 	switch {
 	case row.do != Wait && row.do != waitForPerson, s.stands(), s.State.Final(), !s.mayUnfence():
@@ -158,31 +152,30 @@ func (s situation) unfencesFirst(row row) bool {
 	return true
 }
 
-// patient says that the patience with the current state is not over.
 func (s situation) patient() bool { return !s.past(s.stateDeadline()) }
 
 func (s situation) settledAt() time.Time { return s.Asked.Add(s.Settle) }
 
-// ours says that there is something of ours on the node. It is remembered for when the node cannot be seen.
+// ours reports whether a fence of this remediation may be on the node; while the node cannot be seen, by the memory.
 func (s situation) ours() bool { return s.FencedByUs || s.Node == NodeUnseen && s.Fencing }
 
-// faulty says that the host is at fault: what manages its power has said so in this attempt. Where that reports nothing at all, it is not
-// known.
+// faulty reports whether the host is at fault, because BMO has reported a power failure in this state. If BMO reports nothing at all, that
+// is not known.
 func (s situation) faulty() bool { return s.Faulted || s.powerFails() }
 
 func is(name string, holds func(situation) bool) guard { return guard{name: name, holds: holds} }
 
-// timed is a guard that time alone makes hold.
+// timed returns a guard that holds from until on, if also holds.
 func timed(name string, until func(situation) time.Time, also func(situation) bool) guard {
 	return guard{name: name, until: until, holds: func(s situation) bool { return s.past(until(s)) && also(s) }}
 }
 
-// before is a guard that time alone ends.
+// before returns a guard that holds before until, if also holds.
 func before(name string, until func(situation) time.Time, also func(situation) bool) guard {
 	return guard{name: name, until: until, holds: func(s situation) bool { return !s.past(until(s)) && also(s) }}
 }
 
-// impatient is a guard that holds no longer once the patience with the current state is over: what it asks for may fail for ever.
+// impatient returns a guard that stops holding when the state times out: what its row does may fail for ever.
 func impatient(name string, holds func(situation) bool) guard {
 	return before(name, situation.stateDeadline, holds)
 }
@@ -211,16 +204,17 @@ var (
 	hostAway    = guard{name: "host gone", until: situation.unnamed, holds: func(s situation) bool {
 		return s.Host == HostGone && !(s.HostUnnamed && s.past(s.unnamed()))
 	}}
-	hostExternal         = is("host externally provisioned", func(s situation) bool { return s.External })
-	ownerless            = is("machine without an owner", func(s situation) bool { return s.Machine == MachinePresent && s.Ownerless })
-	hostForeign          = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
-	foreignTooLong       = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })
+	hostExternal   = is("host externally provisioned", func(s situation) bool { return s.External })
+	ownerless      = is("machine without an owner", func(s situation) bool { return s.Machine == MachinePresent && s.Ownerless })
+	hostForeign    = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
+	foreignTooLong = timed("host of another machine, out of time", situation.deadline,
+		func(s situation) bool { return s.Host == HostForeign })
 	poweredOffBySpec     = is("host switched off by its owner", situation.switchedOff)
 	poweredOffBySpecLong = timed("host switched off by its owner for too long", situation.stateDeadline, situation.switchedOff)
 	noPowerOff           = is("power-off disabled", func(s situation) bool { return s.NoPowerOff })
 	noPowerOffStill      = is("power-off disabled, nothing moves", func(s situation) bool { return s.NoPowerOff && !s.moving() })
 	powerUnmanaged       = is("power not managed now", func(s situation) bool { return s.Unmanaged != "" })
-	// What was asked of the host is carried out when the pause is over, whatever has become of the machine by then.
+	// BMO would carry out the request when the host is no longer paused, whatever the machine has become by then.
 	setAsideOn      = is("host paused or detached before it is off", func(s situation) bool { return s.SetAside && s.PoweredOn })
 	setAsideNow     = is("host paused or detached", func(s situation) bool { return s.SetAside })
 	setAsideLong    = timed("host paused or detached for too long", situation.stateDeadline, func(s situation) bool { return s.SetAside })
@@ -228,11 +222,11 @@ var (
 		func(s situation) bool { return s.SetAside && (s.RebootPending || !s.RebootAsked) })
 	poweredOn  = is("host on", func(s situation) bool { return s.PoweredOn })
 	notKeptOff = is("host not kept powered off", func(s situation) bool { return !s.holding() })
-	// A host that was released, also by kubemend, is powering on.
+	// A host that anybody has released, even kubemend itself, is powering on.
 	holdRemoved        = is("host not kept powered off any more", func(s situation) bool { return !s.KeptOff && !s.HostAnew })
 	holdRemovedDrained = is("host not kept powered off any more, workload moved",
 		func(s situation) bool { return holdRemoved.holds(s) && s.Drained })
-	// One whose release was not stored has the mark of the attempt.
+	// If the manager could not store the release, the host has the annotation with the attempt (ReleaseUnstored).
 	holdRemovedProven = is("host proven off, not kept powered off any more",
 		func(s situation) bool { return holdRemoved.holds(s) && (s.provenOff() || s.RebootAsked) })
 	notNoted   = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
@@ -248,17 +242,20 @@ var (
 	receiptPending  = is("no receipt", situation.awaitsReceipt)
 	receiptNotNoted = is("receipt not noted", func(s situation) bool { return s.needsReceipt() && s.Receipt.IsZero() })
 	receiptNew      = before("receipt in doubt", func(s situation) time.Time { return s.Receipt.Add(s.Doubt) }, situation.needsReceipt)
-	receiptUnsound  = is("receipt contradicted", func(s situation) bool { return s.needsReceipt() && s.Power.Doubt != "" }).tells(ReceiptContradicted)
+	receiptUnsound  = is("receipt contradicted",
+		func(s situation) bool { return s.needsReceipt() && s.Power.Doubt != "" }).tells(ReceiptContradicted)
 
 	serviced       = is("host being serviced", func(s situation) bool { return s.Serviced })
 	servicedFenced = is("host being serviced, node fenced by us", func(s situation) bool { return s.Serviced && s.fencedHere() })
 	servicedLong   = timed("host being serviced for too long", func(s situation) time.Time { return s.Since.Add(s.Servicing) },
 		func(s situation) bool { return s.Serviced })
 
-	// A check deletes its request as soon as the node is Ready that lives on: what that proves of the host is noted before the end.
+	// A health check deletes its remediation as soon as the node is Ready, even one that lived on. The proof about the host is noted before
+	// the end.
 	overAlive = impatient("over, node shows life, fenced by us",
 		func(s situation) bool { return s.over() && s.livedOn() && !s.NewBoot && s.fencedHere() })
-	overRefuted = is("over, node shows life after it was fenced", func(s situation) bool { return s.over() && refuted.holds(s) }).tells(ProofWrong)
+	overRefuted = is("over, node shows life after it was fenced",
+		func(s situation) bool { return s.over() && refuted.holds(s) }).tells(ProofWrong)
 	overWatched = before("over, node may live on", situation.watched,
 		func(s situation) bool { return s.over() && s.Lived && !s.NewBoot && s.Node == NodePresent })
 
@@ -267,17 +264,17 @@ var (
 	refuted     = is("node shows life after it was fenced", func(s situation) bool {
 		return s.livedOn() && !s.NewBoot && (s.Lived || s.State == MovingWorkload && !s.FencedAt.IsZero())
 	}).tells(ProofWrong)
-	// The Metal3Remediation that failed for it may be gone: its check deletes it as soon as the node that lives on is Ready.
+	// The remediation that failed because of this may be gone: its health check deletes it as soon as the node is Ready.
 	disproved      = is("an earlier power-off of the host disproved", func(s situation) bool { return s.Disproved })
 	disprovedStill = is("an earlier power-off of the host disproved, nothing moves",
 		func(s situation) bool { return s.Disproved && !s.moving() })
 	bootedFenced = impatient("node under another boot, fenced by us", func(s situation) bool { return s.NewBoot && s.fencedHere() })
-	// One that has shown life under the fence is watched by whatever clock it has: it would be fenced again before its next sign else.
+	// A node that has shown life while fenced is watched even if its clock is wrong: else it would be fenced again before its next sign.
 	mayLive = before("node not fenced, may live", situation.watched,
 		func(s situation) bool { return !s.Fenced && (s.Lived || s.Facts.Sign.After(s.Asked.Add(s.Skew))) })
 	up = is("node booted", func(s situation) bool { return s.Up }).tells(NodeBooted)
 
-	// Only what was begun by somebody else can hold a host off that this attempt has not touched.
+	// If this attempt has not touched the host, only the controller that began the remediation can have kept it off for it.
 	keptOffBefore = is("host kept powered off by what began the remediation", func(s situation) bool {
 		return s.KeptOff && s.TakenOver && !s.Touched && s.Finalizer && s.Host == HostOurs && !s.NoPowerOff && !s.Disproved &&
 			!s.switchedOff() && !s.keptOff()
@@ -295,10 +292,11 @@ var (
 		func(s situation) bool { return !s.KeptOff && !s.HasPowerAnnotations })
 	loopUnknown = before("power cycles of before not known", loopEnds,
 		func(s situation) bool { return looping.holds(s) && s.Loop.Times == 0 }).tells(RecordsUnread)
-	notFirst               = is("not first in the queue", situation.queued)
-	managerHere            = is("kubemend runs on the host", func(s situation) bool { return s.queued() && s.ManagerHere })
-	placeless              = is("no place by RemediationPolicies", func(s situation) bool { return s.queued() && s.Placeless })
-	queuedTooLong          = timed("not first in the queue, out of time", func(s situation) time.Time { return s.Since.Add(s.Queue) }, situation.queued)
+	notFirst      = is("not first in the queue", situation.queued)
+	managerHere   = is("kubemend runs on the host", func(s situation) bool { return s.queued() && s.ManagerHere })
+	placeless     = is("no place by RemediationPolicies", func(s situation) bool { return s.queued() && s.Placeless })
+	queuedTooLong = timed("not first in the queue, out of time",
+		func(s situation) time.Time { return s.Since.Add(s.Queue) }, situation.queued)
 	notKeptOffNotFirst     = is("not kept powered off, not first in the queue", func(s situation) bool { return !s.holding() && s.queued() })
 	rebootNotAskedNotFirst = is("reboot not asked for, not first in the queue", func(s situation) bool { return !s.RebootAsked && s.queued() })
 
@@ -309,7 +307,7 @@ var (
 	overdueStuck = guard{name: "attempt out of time, node fenced by us", until: situation.deadline, holds: func(s situation) bool {
 		return s.past(s.deadline()) && s.fencedHere() && !s.Drained && !s.past(s.deadline().Add(s.Unreachable))
 	}}
-	// The Bare Metal Operator does nothing about a host that is paused or detached: an error of before says nothing of it.
+	// BMO ignores a host that is paused or detached, so an earlier error says nothing about the host.
 	overdueFaulty = timed("attempt out of time, power fails", situation.deadline,
 		func(s situation) bool { return s.faulty() && !s.SetAside })
 	lastOverdueFaulty = timed("last attempt out of time, power fails", situation.deadline,
@@ -333,7 +331,7 @@ var (
 
 	keptOffByOthers = is("host kept powered off by others", situation.keptOff)
 	keptOffLong     = timed("host kept powered off by others for too long", situation.stateDeadline, situation.keptOff)
-	// The time of the state begins anew then: for the moment that is left of it the host would be at fault.
+	// The state's time starts again then: else only a moment would be left, after which the host would count as faulty.
 	othersReleased = is("others not waited for any more", func(s situation) bool {
 		return s.Waited && !s.switchedOff() && !s.keptOff() && !(s.SetAside && s.Host == HostOurs)
 	})
@@ -344,8 +342,9 @@ var (
 	powerFails = is("power management fails", func(s situation) bool { return s.powerFails() })
 
 	pausedKeptOff         = is("paused, host kept powered off", func(s situation) bool { return s.Paused && (s.KeptOff || s.RebootPending) })
-	pausedWithAnnotations = is("paused, host has power annotations of ours", func(s situation) bool { return s.Paused && s.HasPowerAnnotations })
-	pausedFenced          = guard{name: "paused, node fenced by us", until: situation.deadline, holds: func(s situation) bool {
+	pausedWithAnnotations = is("paused, host has power annotations of ours",
+		func(s situation) bool { return s.Paused && s.HasPowerAnnotations })
+	pausedFenced = guard{name: "paused, node fenced by us", until: situation.deadline, holds: func(s situation) bool {
 		return s.Paused && s.mayUnfence()
 	}}
 	pausedNow = is("paused", func(s situation) bool { return s.Paused })
@@ -386,8 +385,9 @@ var (
 	recovered = is("machine healthy, and was not", func(s situation) bool {
 		return s.Healthy && s.StartedUnhealthy && !s.HasPowerAnnotations && s.Asked.IsZero()
 	})
-	healthyAfterAll = is("machine healthy, host marked by us", func(s situation) bool { return s.Healthy && s.Marked && s.Machine == MachinePresent })
-	notAskedOwner   = is("owner not asked", func(s situation) bool { return !s.OwnerAsked })
-	finalizer       = is("finalizer", func(s situation) bool { return s.Finalizer })
-	noFinalizer     = is("no finalizer", func(s situation) bool { return !s.Finalizer })
+	healthyAfterAll = is("machine healthy, host marked by us",
+		func(s situation) bool { return s.Healthy && s.Marked && s.Machine == MachinePresent })
+	notAskedOwner = is("owner not asked", func(s situation) bool { return !s.OwnerAsked })
+	finalizer     = is("finalizer", func(s situation) bool { return s.Finalizer })
+	noFinalizer   = is("no finalizer", func(s situation) bool { return !s.Finalizer })
 )

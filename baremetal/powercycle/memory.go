@@ -7,7 +7,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/undone"
 )
 
-// After returns what to remember once step was carried out.
+// After returns what the remediation remembers once step was carried out.
 func After(f Facts, step Step, now time.Time) Memory {
 	f.Paused = f.stands()
 	before := f.Memory
@@ -20,13 +20,13 @@ func After(f Facts, step Step, now time.Time) Memory {
 	m.Cause = causeOf(f, step)
 	m = m.withFence(f, step, now).withHost(f, step, now)
 	if goesOn := f.frozen() && !before.Paused.IsZero(); goesOn && step.Do == Wait && step.Next == f.State {
-		m.restore(before) // the same is remembered
+		m.restore(before) // nothing changed in the pause: another moment in the record would be one more write
 	}
 	return m
 }
 
-// withAttempt is m with why the workload is not waited for any more, and since when the attempt goes on: to wait for others takes nothing
-// of its time. A host that they have kept off is switched on then.
+// withAttempt returns m with the reason in Moved, and with a new Began after a wait for the queue or for other clients, because such waits
+// do not count against the attempt. A host that others have released may be booting (SwitchedOn).
 func (m Memory) withAttempt(f Facts, step Step, now time.Time) Memory {
 	leaves := step.Next == PoweringOn || step.Next == Servicing
 	if leaves && (f.State == MovingWorkload || f.State == PoweringOff) {
@@ -43,19 +43,18 @@ func (m Memory) withAttempt(f Facts, step Step, now time.Time) Memory {
 	return m
 }
 
-// Expect returns what the facts are once step was carried out, if nothing else changes: so the status can show at once what is waited for
-// next.
+// Expect returns the facts after step if nothing else changes. The status uses them to show at once what the remediation waits for next.
 func Expect(f Facts, step Step, now time.Time) Facts {
 	memory := After(f, step, now)
 	f = f.changed(step)
-	if !memory.Asked.Equal(f.Asked) { // a receipt is one for what was asked last
+	if !memory.Asked.Equal(f.Asked) { // a receipt for an earlier request does not count
 		f.ReceiptAsked, f.ReceiptGiven = false, false
 	}
 	f.Memory = memory
 	return f
 }
 
-// changed are the facts after an action, but for the memory.
+// changed returns the facts after the action of step, except for the memory.
 func (f Facts) changed(step Step) Facts {
 	switch step.Do {
 	case BeginAttempt, AddFinalizer:
@@ -86,23 +85,22 @@ func (f Facts) changed(step Step) Facts {
 	return f
 }
 
-// causeOf is why a remediation ends, or asks the owner, as far as it is known after step. The first cause counts: of a machine whose
-// owner is asked it is what the last attempt failed for.
+// causeOf returns the step that led to the final state or to the request for owner remediation. The first such step is kept, because it
+// says why the last attempt failed.
 func causeOf(f Facts, step Step) Cause {
 	switch over := step.Next.Final() || step.Next == RequestingOwner; {
 	case !over:
 		return Cause{}
 	case f.Cause == Cause{} && f.State != step.Next, step.Next == Succeeded && f.State != Succeeded,
-		step.Reason == HostExternalReason || step.Reason == OwnerlessReason: // more than that the attempts have not helped
+		step.Reason == HostExternalReason || step.Reason == OwnerlessReason: // these say more than that the attempts have failed
 		step.Again = time.Time{}
 		return Cause{Step: step}
 	}
 	return f.Cause
 }
 
-// withFence is m with what there is to remember of the node. Before a node is fenced it is remembered that it may be: a crash right after
-// that must not leave a fence that nothing removes. It is forgotten when the node was seen without one, once nothing can be
-// fenced any more.
+// withFence returns m with what there is to remember of the node. Fencing is set before the node is fenced: if the manager crashes right
+// after, the fence must still be removed. It is cleared when the node was seen without our fence, once no fence can follow.
 func (m Memory) withFence(f Facts, step Step, now time.Time) Memory {
 	switch {
 	case step.Next == MovingWorkload:
@@ -119,7 +117,7 @@ func (m Memory) withFence(f Facts, step Step, now time.Time) Memory {
 	return m.withFencedAt(f, step, now)
 }
 
-// withFencedAt is m with since when the workload is on its way, for as long as the fence may stand.
+// withFencedAt returns m with FencedAt, which stays as long as the fence may be on the node.
 func (m Memory) withFencedAt(f Facts, step Step, now time.Time) Memory {
 	switch fenced := step.Do == Fence || f.Looked && (f.Fenced || f.Node == NodeAbsent); {
 	case step.Next != MovingWorkload && (!m.Fencing || step.Do == Unfence):
@@ -130,8 +128,8 @@ func (m Memory) withFencedAt(f Facts, step Step, now time.Time) Memory {
 	return m
 }
 
-// withHost is m with what there is to remember of the host and of signs of life. What the host was seen to be before a sign of life proves
-// nothing any more: only a receipt does then.
+// withHost returns m with what there is to remember of the host. After a sign of life nothing that was seen of the host's power counts any
+// more, and only a receipt proves that the host is off.
 func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 	switch {
 	case f.Host != HostGone || f.State.Final():
@@ -152,8 +150,8 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 	return m.withSign(f, step, now)
 }
 
-// withSign is m with the last sign of life that the node had given when that was first looked at, once its host was proven off. It is
-// kept for as long as the fence may stand; one that is seen to come under the boot of before is kept in its place.
+// withSign returns m with the node's last sign of life at the first look after the host was proven off. It stays as long as the fence may
+// be on the node. A later sign with the old boot ID replaces it.
 func (m Memory) withSign(f Facts, step Step, now time.Time) Memory {
 	proven := f.State == PoweringOff && step.Next == MovingWorkload
 	stands := step.Next.Final() && m.Fencing || slices.Contains([]State{PoweringOff, MovingWorkload, PoweringOn, Booting}, step.Next)
@@ -168,36 +166,35 @@ func (m Memory) withSign(f Facts, step Step, now time.Time) Memory {
 	return m
 }
 
-// stands says that a pause keeps the remediation where it is. It does not while a workload moves, nor does it keep anybody from
-// noticing that a reboot was carried out: that would else be asked for once more.
+// stands reports whether a pause stops the remediation. It does not stop one whose workload moves, or whose reboot was carried out and only
+// has to be noted: after the pause such a reboot would be requested again.
 func (f Facts) stands() bool {
 	noticing := f.State == Rebooting && f.RebootAsked && !f.RebootPending && f.Host != HostGone
 	return f.Paused && !f.moving() && !noticing
 }
 
-// frozen says that the clocks stand still. They go on while a fence has to stay, which would else last as long as the pause.
+// frozen reports whether the clocks stand still. They run while the fence has to stay: else the fence would stay as long as the pause.
 func (f Facts) frozen() bool { return f.stands() && !f.keepsFence() }
 
-// moving says that the workload of a fenced node is on its way, or may be. To let the host on before it has arrived could run it twice.
+// moving reports whether the workload of a fenced node may be moving. If the host were powered on now, the workload could run twice.
 func (f Facts) moving() bool {
 	return f.State == MovingWorkload && f.KeptOff && (f.Fenced || f.Node != NodePresent)
 }
 
-// keepsFence says that the fence on the node may not be removed before the attempt's deadline: the host is off, by all that is known, and
-// its workload has not moved. On a node that is unfenced before, Kubernetes finishes neither its pods nor their volumes while the host is
-// off.
+// keepsFence reports whether the fence has to stay until the attempt's deadline, because the host seems off and its workload has not moved.
+// If the node is unfenced earlier, Kubernetes removes neither its pods nor its volume attachments while the host is off.
 func (f Facts) keepsFence() bool {
 	return f.FencedByUs && f.Fenced && f.Node == NodePresent && f.workloadStays()
 }
 
-// workloadStays says that the workload of a fenced node can move, has not, and that nothing shows that the host is on, or about to be.
+// workloadStays reports whether a workload can move and has not, while nothing shows that the host is on or about to be.
 func (f Facts) workloadStays() bool {
 	return !f.Drained && !f.Discarded && !f.PoweredOn && !f.HostAnew && !f.Serviced && f.Host != HostForeign && !f.livedOn()
 }
 
-// Deadline is the end of the attempt that m remembers, until its power-on was asked for. What it waited before it acted on the host takes
-// nothing of its time. However short its time is, it leaves enough to prove that the host is off, and to move the workload then: else the
-// host would be switched off and on for nothing.
+// Deadline returns the end of the attempt's time for everything before the request to power on. The wait before the attempt acted on the
+// host does not count. A short timeout is extended so that the host can be proven off and its workload can move: else the host would be
+// power-cycled for nothing.
 func (m Memory) Deadline(p Policy) time.Time {
 	began := m.Began
 	if m.Acted.After(began) {
@@ -216,12 +213,12 @@ func (m Memory) Deadline(p Policy) time.Time {
 	return end
 }
 
-// clocks are the moments that patience is counted from.
+// clocks returns the moments from which timeouts count.
 func (m *Memory) clocks() []*time.Time {
 	return []*time.Time{&m.Since, &m.Began, &m.Acted, &m.Asked, &m.Unseen, &m.Receipt, &m.Missing, &m.SignSeen, &m.FencedAt}
 }
 
-// restore makes the clocks of m be those of before.
+// restore sets the clocks of m back to those of before.
 func (m *Memory) restore(before Memory) {
 	clocks := before.clocks()
 	for i, at := range m.clocks() {
@@ -230,7 +227,7 @@ func (m *Memory) restore(before Memory) {
 	m.Paused = before.Paused
 }
 
-// awake is m with its clocks as they are at now: a pause stops them, and when it is over they go on from where they stood.
+// awake returns m with clocks that do not count a pause: at its end they are moved by its length. If paused, Paused is now.
 func (m Memory) awake(paused bool, now time.Time) Memory {
 	if !m.Paused.IsZero() {
 		lost := now.Sub(m.Paused)
@@ -246,31 +243,31 @@ func (m Memory) awake(paused bool, now time.Time) Memory {
 	return m
 }
 
-// did is m after something was done.
+// did returns m with what changes when the state changes or the attempt begins.
 func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	if step.Next == Preparing && (f.State != Preparing || step.Do == BeginAttempt) {
 		m.Asked, m.Acted, m.Said, m.Receipt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 		m.Held, m.WasOff, m.Faulted, m.Moved = false, false, false, ""
 		if f.Paused {
-			m.Began = now // it starts over, with all of its time
+			m.Began = now // the attempt starts over after the pause, with its whole timeout
 		}
 	}
 	if f.State == Preparing && (step.Next == PoweringOff || step.Next == Rebooting) {
 		m.Acted = now
 	}
-	if step.Next != f.State || step.Do == Advance { // that the host could not be powered off says nothing of powering it on
+	if step.Next != f.State || step.Do == Advance { // a failed power-off says nothing about the power-on
 		m.Person, m.Faulted, m.Waited = "", false, false
 	}
 	if step.Reason == HostReleasedByOthersReason {
-		m.Said = f.Power.Said // an error of before is of the work of others
+		m.Said = f.Power.Said // an earlier power error was not caused by our request
 	}
 	m.Waited = m.Waited || step.awaitsOthers(f)
-	// Not only when the attempt begins: a node may not be in the cache yet then.
+	// This is noted until the host is touched, not only when the attempt begins: the node may not be in the cache yet then.
 	m.StartedUnhealthy = m.StartedUnhealthy || f.Unhealthy && !m.Touched
 	return m
 }
 
-// awaitsOthers says that s waits for somebody who keeps the host off, or has paused or detached it.
+// awaitsOthers reports whether s waits for a client that keeps the host off, or has paused or detached it.
 func (s Step) awaitsOthers(f Facts) bool {
 	if s.Do != Wait && s.Do != AskPerson {
 		return false
@@ -278,7 +275,7 @@ func (s Step) awaitsOthers(f Facts) bool {
 	return s.Reason == HostSwitchedOffReason || s.Reason == HostKeptOffReason || s.Reason == HostNotReadyReason && f.SetAside
 }
 
-// acted is m after an action.
+// acted returns m after the action of step.
 func (m Memory) acted(f Facts, step Step, now time.Time) Memory {
 	switch step.Do {
 	case BeginAttempt:
@@ -310,7 +307,7 @@ func (m Memory) acted(f Facts, step Step, now time.Time) Memory {
 	return m
 }
 
-// NotAfter is m without moments after now: a clock that never expires would keep others in the queue waiting for ever.
+// NotAfter returns m without moments after now, which would never time out, and would keep other remediations in the queue waiting.
 func (m Memory) NotAfter(now time.Time) Memory {
 	for _, at := range append(m.clocks(), &m.Paused) {
 		if at.After(now) {
@@ -320,42 +317,42 @@ func (m Memory) NotAfter(now time.Time) Memory {
 	return m
 }
 
-// Did is what was done last to host or node.
+// Did is the last action on the host or the node.
 type Did = undone.Did[Action]
 
-// Policy is how to remediate. Of a remediation it has Retries, Timeout and Boot; the rest is the same for all (see PolicyOf).
+// Policy says how to remediate. Retries, Timeout and Boot are set for each remediation; PolicyOf sets the rest, the same for all.
 type Policy struct {
 	// Retries is how many attempts may follow the first.
 	Retries int
-	// Timeout bounds an attempt until its power-on is asked for, then once more until the host is on. Boot bounds the time until the
-	// machine is healthy after that: a large server takes longer for its self-test than all the rest does.
+	// Timeout bounds an attempt until the power-on is requested, and then bounds the power-on. Boot bounds the time from power-on until the
+	// machine is healthy: the self-test of a large server takes longer than all the rest.
 	Timeout, Boot time.Duration
-	// Move is the least that an attempt has to move the workload once its host is proven off. Kubernetes deletes the pods of a node that is
-	// out of service in rounds of 20 s (kube-controller-manager, podgc), and detaches its volumes after that.
+	// Move is the least time that an attempt has to move the workload once the host is proven off. Kubernetes deletes the pods of an
+	// out-of-service node in rounds of 20 s (kube-controller-manager, podgc), and detaches their volumes after that.
 	Move time.Duration
-	// Releasing is the most that a remediation that is over waits for a node that cannot be unfenced.
+	// Releasing bounds how long a finished remediation waits for a node that cannot be unfenced.
 	Releasing time.Duration
-	// Settle is how long a host that was off when it was asked has to stay off until a receipt is asked for: BMO reads a host's power once
-	// a minute, and may have asked it to power on just before. After as long without a receipt a person is asked.
+	// Settle is how long a host that was already off must stay off before a receipt is requested: BMO reads the power once a minute, and
+	// may just have powered the host on. If no receipt comes for as long again, a person is asked.
 	Settle time.Duration
-	// Doubt is how old a receipt has to be before it is believed: BMO writes its conditions after it has given it.
+	// Doubt is how old a receipt must be before it counts: BMO writes its conditions after it has given the receipt.
 	Doubt time.Duration
-	// Watch is how long a node is watched that may live: four times as long as a kubelet takes to renew its lease, after which the
-	// controller manager calls it silent.
+	// Watch is how long a node that may be alive is watched before it is fenced: four times the 10 s in which a kubelet renews its lease,
+	// after which the node controller marks the node's status Unknown.
 	Watch time.Duration
-	// Skew is by how much the clocks of a node and of the manager may differ without that being taken for a sign of life.
+	// Skew is how much the clocks of node and manager may differ before the difference counts as a sign of life.
 	Skew time.Duration
-	// Registering is how long a host that is gone may take to be registered anew until a person is asked.
+	// Registering is how long a missing host may take to be registered again before a person is asked.
 	Registering time.Duration
-	// Servicing is how long the firmware of a host may be written until a person is asked. Some take tens of minutes for each component.
+	// Servicing is how long a firmware update may take before a person is asked. Some components take tens of minutes each.
 	Servicing time.Duration
-	// Unreachable is how long to wait for the API of the workload cluster while a host is held off that it may itself run on.
+	// Unreachable is how long to wait for the workload cluster's API while the host that is kept off may serve that API.
 	Unreachable time.Duration
-	// Queue is how long a remediation waits for its turn until a person is asked to see why.
+	// Queue is how long a remediation waits in the queue before a person is asked to look into it.
 	Queue time.Duration
 }
 
-// PolicyOf is the policy of a remediation.
+// PolicyOf returns the policy for a remediation with these settings.
 func PolicyOf(retries int, timeout, boot time.Duration) Policy {
 	return Policy{
 		Retries: retries, Timeout: timeout, Boot: boot, Move: 2 * time.Minute, Releasing: time.Hour,
@@ -364,5 +361,5 @@ func PolicyOf(retries int, timeout, boot time.Duration) Policy {
 	}
 }
 
-// Attempts is how many attempts there may be.
+// Attempts returns how many attempts there may be.
 func (p Policy) Attempts() int { return 1 + max(p.Retries, 0) }

@@ -42,7 +42,7 @@ func TestWhatIsRememberedOfAnAttempt(t *testing.T) {
 	}
 }
 
-// An owner who repairs a host for nine minutes must not have it condemned a minute later for an error of that time.
+// If an owner repairs a host for nine minutes, the host must not count as faulty a minute later because of an error from the repair.
 func TestTheTimeInWhichOthersKeepAHostOffIsNotThatOfTheHost(t *testing.T) {
 	for _, others := range []func(*Facts){switchedOff, heldElsewhere, setAside} {
 		f := in(PoweringOn, others, failing, second, func(f *Facts) { f.Power.Said = noon })
@@ -59,7 +59,7 @@ func TestTheTimeInWhichOthersKeepAHostOffIsNotThatOfTheHost(t *testing.T) {
 	}
 }
 
-// A host that its owner has switched on again boots by itself: to power it off in its boot would only take longer.
+// A host that its owner has switched on again boots anyway: to power it off during the boot would only take longer.
 func TestAHostThatIsSwitchedOnAgainIsGivenTheTimeOfABoot(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state State
@@ -106,13 +106,13 @@ func TestWhatTheOperatorHadSaidWhenTheHostWasAskedIsRemembered(t *testing.T) {
 			t.Errorf("%+v: %s, want %s", step, got, want)
 		}
 	}
-	f.State = PoweringOn // an error of powering off is none of powering on
+	f.State = PoweringOn // a failed power-off says nothing about the power-on
 	if got := After(f, Step{Do: Release, Next: PoweringOn}, noon).Said; !got.Equal(f.Power.Said) {
 		t.Errorf("released: %s, want %s", got, f.Power.Said)
 	}
 }
 
-// What was seen of the object that was there before proves nothing of the one that is there now.
+// What was seen on the old host object proves nothing about the new one.
 func TestAHostThatIsRegisteredAnewIsNotSeenToGoOff(t *testing.T) {
 	for name, tc := range map[string]struct {
 		on, anew, want bool
@@ -150,7 +150,7 @@ func TestAPauseCostsNoTime(t *testing.T) {
 	}
 }
 
-// Whether the machine was bad is known only when its node is, which may be after the attempt has begun.
+// The node tells whether the machine was unhealthy, and the node may be seen only after the attempt has begun.
 func TestAMachineIsSeenToBeBadUntilItsHostIsTouched(t *testing.T) {
 	for name, tc := range map[string]struct {
 		f    Facts
@@ -171,7 +171,7 @@ func TestAMachineIsSeenToBeBadUntilItsHostIsTouched(t *testing.T) {
 	}
 }
 
-// A pause stops all clocks. What is remembered must not change with every reconcile.
+// A pause stops all clocks. The record must not change with every reconcile.
 func TestDuringAPauseTheSameIsRemembered(t *testing.T) {
 	given := in(Booting, paused, resumed, longAgo)
 	if got := After(given, Step{Do: Wait, Next: Booting}, noon); got != given.Memory {
@@ -206,7 +206,7 @@ func TestTheFirstCauseOfAnEndCounts(t *testing.T) {
 	}
 }
 
-// A node that is still fenced while its host is about to be powered off lives, and disproves nothing.
+// If the host is about to be powered off and its node is still fenced, signs of life are normal and disprove nothing.
 func TestASignOfLifeBeforeTheProofDisprovesNothing(t *testing.T) {
 	given := in(PoweringOff, fenced, func(f *Facts) { f.Sign = ago(time.Second) })
 	step := Next(given, policy, noon)
@@ -215,7 +215,7 @@ func TestASignOfLifeBeforeTheProofDisprovesNothing(t *testing.T) {
 	}
 }
 
-// H-11: what a user may write is bounded, below by what an attempt needs, above by what others who wait can bear.
+// H-11: the timeouts that a user sets are raised to what an attempt needs, and lowered to what waiting clients can bear.
 func TestAnAttemptHasEnoughTimeHoweverShortItIsAndAnEndNotMore(t *testing.T) {
 	short := policy
 	short.Timeout = 100 * time.Second
@@ -247,7 +247,7 @@ func TestAnAttemptHasEnoughTimeHoweverShortItIsAndAnEndNotMore(t *testing.T) {
 	}
 }
 
-// A manager whose clock is ahead remembers moments to come: counted from them, a host would be kept off for the error of that clock.
+// A manager with a fast clock stores moments in the future. Timeouts that count from these would keep a host off too long.
 func TestNoMomentIsToCome(t *testing.T) {
 	m := Memory{}
 	fields := reflect.ValueOf(&m).Elem()
@@ -258,7 +258,7 @@ func TestNoMomentIsToCome(t *testing.T) {
 	}
 	m = m.NotAfter(noon)
 	for field, value := range fields.Fields() {
-		foreign := field.Name == "Said" || field.Name == "Sign" // by the clocks of the operator and of the node
+		foreign := field.Name == "Said" || field.Name == "Sign" // by the clocks of BMO and of the node
 		if at, is := value.Addr().Interface().(*time.Time); is && at.Equal(noon) == foreign {
 			t.Errorf("%s is %s", field.Name, at)
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Cycle is what the messages of a power cycle are made of: what a step is decided on, and the texts that they quote. A text is empty where
+// Cycle has what the messages of a power cycle need: what the step was decided on, and the texts that messages quote. A text is empty if
 // nothing is known.
 type Cycle struct {
 	Facts  Facts
@@ -17,27 +17,27 @@ type Cycle struct {
 
 	// Pause is what pauses the remediation, as a clause.
 	Pause string
-	// Ahead is what is ahead in the queue.
+	// Ahead is what the remediation waits for in its queue.
 	Ahead []Ahead
-	// Undoers are the clients that may have undone what was done.
+	// Undoers are the clients that may have undone the last action.
 	Undoers string
-	// Mismatch is why the host is not the machine's.
+	// Mismatch is why the host is not the machine's, or is missing.
 	Mismatch string
-	// Unseen is why the node cannot be seen, Twin what is known of another node of the machine's provider ID, IdleVolumes what is attached
-	// to the node that nothing waits for.
+	// Unseen is why the node cannot be seen. Twin is another node with the machine's provider ID. IdleVolumes are attachments that no pod
+	// needs.
 	Unseen, Twin, IdleVolumes string
-	// Left are the first of the objects that are left on the node, LeftCount is how many there are.
+	// Left are the first few of the LeftCount objects that are left on the node.
 	Left      []string
 	LeftCount int
 }
 
-// endReasons are the reasons whose messages say how a remediation has ended, by its state.
+// endReasons has, for each final state, the reason whose message says how the remediation has ended.
 var endReasons = map[State]Reason{
 	Succeeded: MachineHealthyReason, OwnerRequested: OwnerRequestedReason, Failed: FailedReason, Ended: EndedReason,
 	Stopped: TimedOutByCheckReason,
 }
 
-// Message is what the step does, or waits for. Of a remediation that has ended it says how, and then what is still done.
+// Message says what the step does or waits for. In a final state it first says how the remediation has ended.
 func (s Step) Message() string {
 	if !s.From.Final() || s.Reason == UnfenceTimedOutReason || s.Reason == PausedReason {
 		return s.ownMessage()
@@ -68,15 +68,14 @@ func (s Step) ownMessage() string {
 	return rule.Message
 }
 
-// maxMessage is how long a message may be; the field holds more, and an error may be added.
+// maxMessage is the longest message. The field of the API holds more, because an error may be appended.
 const maxMessage = 4096
 
-// Message is what a condition or event says of a step, after what led to it: the attempt, then the sentence.
+// Message returns the text of a condition or event about step: the attempt, what led to the step (before), and the sentence.
 func (c *Cycle) Message(before string, step Step) string {
 	return cut(c.attempt(c.After.State) + JoinSentences(before, c.Sentence(step)))
 }
 
-// cut is text as far as a message may be long.
 func cut(text string) string {
 	if len(text) <= maxMessage {
 		return text
@@ -91,7 +90,7 @@ func (c *Cycle) attempt(state State) string {
 	return fmt.Sprintf("Attempt %d of %d: ", c.After.Attempt, c.Policy.Attempts())
 }
 
-// JoinSentences is one sentence of two, of which either may be empty.
+// JoinSentences joins two sentences, of which either may be empty.
 func JoinSentences(first, second string) string {
 	if first == "" || second == "" {
 		return first + second
@@ -99,22 +98,21 @@ func JoinSentences(first, second string) string {
 	return first + "; " + lowered(second)
 }
 
-// lowered is a sentence as part of another one.
 func lowered(sentence string) string { return strings.ToLower(sentence[:1]) + sentence[1:] }
 
-// Sentence is the message of a step with what is known of its cause, whichever attempt it is part of.
+// Sentence returns the message of step with the known details in brackets, and without the attempt.
 func (c *Cycle) Sentence(step Step) string {
 	text, detail, cause, trouble := step.Message(), c.detail(step.Reason), "", c.Facts.Trouble
 	if c.After.State.Final() {
 		cause = c.cause(text)
 	}
-	if step.Reason == FencingImpossibleReason { // its detail has the error if that is what speaks against a receipt
+	if step.Reason == FencingImpossibleReason { // its detail has the error already
 		trouble = ""
 	}
 	return inBrackets(text, joined(detail, cause, trouble))
 }
 
-// CauseDetails is what is known of a cause besides the message of its step, to be remembered with it.
+// CauseDetails returns what is known of a cause besides the message of its step. The record stores it.
 func (c *Cycle) CauseDetails(step Step) string {
 	return cut(joined(c.detail(step.Reason), c.Facts.Trouble))
 }
@@ -126,7 +124,7 @@ func (c *Cycle) detail(reason Reason) string {
 	return ""
 }
 
-// cause is the sentence of what led to the end; empty if the message says that already.
+// cause returns the sentence of what led to the end; empty if message already says that.
 func (c *Cycle) cause(message string) string {
 	cause := c.After.Cause
 	if cause.Reason == "" {
@@ -146,12 +144,12 @@ func inBrackets(text, detail string) string {
 	return text + " (" + detail + ")"
 }
 
-// joined are those of the texts that are not empty.
+// joined joins the texts that are not empty.
 func joined(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), "; ")
 }
 
-// unproven says what is missing to prove that the host is off.
+// unproven returns what is missing to prove that the host is off.
 func (c *Cycle) unproven() string {
 	switch {
 	case c.Mismatch != "":
@@ -165,7 +163,7 @@ func (c *Cycle) unproven() string {
 	return "its annotation reboot.metal3.io is still there"
 }
 
-// LeftOnNode says what is left on the node.
+// LeftOnNode returns what is left on the node.
 func (c *Cycle) LeftOnNode() string {
 	text := strings.Join(c.Left, ", ")
 	if more := c.LeftCount - len(c.Left); more > 0 {
@@ -174,7 +172,6 @@ func (c *Cycle) LeftOnNode() string {
 	return text
 }
 
-// queue says what the remediation waits for in its queue.
 func (c *Cycle) queue() string {
 	texts := make([]string, 0, len(c.Ahead))
 	for _, ahead := range c.Ahead {
@@ -183,7 +180,7 @@ func (c *Cycle) queue() string {
 	return strings.Join(texts, "; ")
 }
 
-// loop is how often the host was power-cycled and failed again, and when the next power cycle may begin; empty before that is known.
+// loop returns how often the host has failed again after a power cycle, and when the next one may begin; empty if that is not known.
 func (c *Cycle) loop() string {
 	if c.Facts.Loop.Times == 0 {
 		return ""
@@ -192,19 +189,19 @@ func (c *Cycle) loop() string {
 		c.Facts.LoopUntil.UTC().Format(time.RFC3339))
 }
 
-// Reason is why a step is taken, in one word. It is the reason of conditions and events; docs/reference/conditions.md explains each.
+// Reason is the reason of a step, and of its conditions and events. docs/reference/conditions.md explains each.
 type Reason string
 
-// Detail tells steps of one reason apart that mean something else. Most have none.
+// Detail tells steps apart that have the same reason but not the same meaning. Most steps have none.
 type Detail string
 
-// The details of steps, which select the variants of the messages of rules.
+// The details of steps. They select variants of the messages.
 const (
-	// AsksPerson means that a person has to do something before the remediation goes on.
+	// AsksPerson means that the remediation waits until a person does something.
 	AsksPerson          Detail = "AsksPerson"
-	FenceUnseen         Detail = "FenceUnseen" // the node, which may be fenced, cannot be seen
+	FenceUnseen         Detail = "FenceUnseen" // the node may be fenced, and cannot be seen
 	FencedBefore        Detail = "FencedBefore"
-	HostRegistered      Detail = "HostRegistered" // anew, under the name of the host that was asked
+	HostRegistered      Detail = "HostRegistered" // a new host has the name of the one that was asked
 	KeptOffAlready      Detail = "KeptOffAlready"
 	NoReceipts          Detail = "NoReceipts"
 	NodeBooted          Detail = "NodeBooted"
@@ -213,38 +210,38 @@ const (
 	ProofWrong          Detail = "ProofWrong"
 	ReceiptContradicted Detail = "ReceiptContradicted"
 	ReceiptLate         Detail = "ReceiptLate"
-	RecordsUnread       Detail = "RecordsUnread" // of the host, since the manager has just started
+	RecordsUnread       Detail = "RecordsUnread" // the manager has just started
 	StatusOutdated      Detail = "StatusOutdated"
 	VolumesIdle         Detail = "VolumesIdle"
-	WorkloadLeaving     Detail = "WorkloadLeaving" // the node is fenced until then
+	WorkloadLeaving     Detail = "WorkloadLeaving" // the node stays fenced until the workload has left
 )
 
-// Rule is what is said and done about one reason: conditions, events, records and `kubectl mend` take their words from here.
+// Rule is everything that is said and done about one reason. Conditions, events, records and `kubectl mend` take their texts from here.
 type Rule struct {
 	Reason Reason
-	// Message is what a step with the reason does, or waits for. The first of variants that fits the step is said in its place.
+	// Message says what a step does or waits for. The first of variants that fits the step replaces it.
 	Message  string
 	variants []variant
-	// detail is what else is known about the cause, in brackets behind the message; nil if there is nothing.
+	// detail returns what else is known about the cause, for the brackets after the message; nil if there is nothing.
 	detail func(*Cycle) string
-	// Fix is what a person has to do about it, or about a remediation that ended for it; empty if there is nothing to do.
+	// Fix is what a person has to do; empty if there is nothing to do. It also holds after the remediation has ended for this reason.
 	Fix string
-	// Blocks says that a step waits for something else than the effect of what was asked of host, workload or node.
+	// Blocks says that the step waits for something other than the effect of what kubemend asked of the host, workload or node.
 	Blocks bool
-	// Passes says that a remediation which waits for it has no place under a limit of its check: it may take days, and is nobody's fault.
+	// Passes says that a waiting remediation does not count against the limits of its check: the wait may take days, and is nobody's fault.
 	Passes bool
-	// OnHost and OnMachine say that an event is sent about these as well, Warns that it is a warning whatever the step does.
+	// OnHost and OnMachine say that the event is sent about these objects too. Warns says that the event is always a warning.
 	OnHost, OnMachine, Warns bool
 }
 
-// Cause is the step that led to the end of a remediation, or to the request for owner remediation, as far as it has to be explained later.
+// Cause is the step that led to the end of a remediation, or to the request for owner remediation, to be explained later.
 type Cause struct {
 	Step `json:",inline"`
-	// Said is what was known about it then besides, which nothing tells later; empty if that is nothing.
+	// Said is what else was known at that time, and cannot be read later; empty if nothing was.
 	Said string `json:"said,omitempty"`
 }
 
-// variant is a message for the steps of a reason that have this detail, this action, or are taken in one of these states.
+// variant is the message for steps that have this detail, this action and one of these states; an empty field fits all.
 type variant struct {
 	detail  Detail
 	do      Action
@@ -257,7 +254,7 @@ func (v variant) fits(step Step) bool {
 		(v.from == nil || slices.Contains(v.from, step.From))
 }
 
-// RuleOf returns the rule of a reason. A reason that is not known has no words of its own.
+// RuleOf returns the rule of a reason. For an unknown reason the message is the reason itself.
 func RuleOf(reason Reason) Rule {
 	i := slices.IndexFunc(rules, func(rule Rule) bool { return rule.Reason == reason })
 	if i < 0 {

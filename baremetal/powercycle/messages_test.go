@@ -75,7 +75,7 @@ func TestWhyAMemberOfAControlPlaneWaitsIsSaid(t *testing.T) {
 	}
 }
 
-// Every reason has one rule, and every step a message of its own words.
+// Every reason has one rule, and every step has its own message.
 func TestEveryStepOfAPowerCycleHasAMessage(t *testing.T) {
 	seen := map[Reason]bool{}
 	for _, rule := range rules {
@@ -122,7 +122,7 @@ func TestARemediationThatIsOverSaysThatItIsPaused(t *testing.T) {
 	}
 }
 
-// What is remembered has to fit into an annotation, and the error of a host is as long as its operator likes.
+// The cause has to fit into an annotation, and BMO's error may have any length.
 func TestWhatIsRememberedOfACauseHasAnEnd(t *testing.T) {
 	got := (&Cycle{Facts: Facts{Power: Power{Trouble: strings.Repeat("ü", maxMessage)}}}).CauseDetails(Step{Reason: PowerOffTimedOutReason})
 	if len(got) > maxMessage+len("...") || !utf8.ValidString(got) {
@@ -130,12 +130,12 @@ func TestWhatIsRememberedOfACauseHasAnEnd(t *testing.T) {
 	}
 }
 
-// The transitions in docs/reference/power-cycle-states.md are those of the table.
+// docs/reference/power-cycle-states.md has the transitions of the table.
 func TestStatesAreDocumented(t *testing.T) {
 	golden.Section(t, "../../docs/reference/power-cycle-states.md", "generated", transitions())
 }
 
-// docs/reference/conditions.md has every reason of a power cycle, with all of its messages.
+// docs/reference/conditions.md has every reason of a power cycle, with all its messages.
 func TestReasonsAreDocumented(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| reason | message | what to do |\n|---|---|---|\n")
@@ -149,8 +149,8 @@ func TestReasonsAreDocumented(t *testing.T) {
 	golden.Section(t, "../../docs/reference/conditions.md", "power cycle", table.String())
 }
 
-// transitions renders the table as a table of Markdown, with one line for each state and the state that follows it. Rows that only wait are
-// left out, and those that every state has are there once.
+// transitions returns the table in Markdown, with a line for each state and next state. It omits rows that only wait, and has the rows that
+// all states share only once.
 func transitions() string {
 	var b strings.Builder
 	b.WriteString("| state | next | when, and what kubemend does |\n|---|---|---|\n")

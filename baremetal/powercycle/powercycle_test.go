@@ -7,10 +7,10 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// facts are what is special about a case (see in).
+// facts are what differs from the ordinary facts of a state (see in).
 type facts []func(*Facts)
 
-// nextCase is what Next answers where these facts are special.
+// nextCase is the step that Next returns for these facts.
 type nextCase struct {
 	name   string
 	given  facts
@@ -19,7 +19,7 @@ type nextCase struct {
 	reason Reason
 }
 
-// testNext asks Next in a state.
+// testNext checks Next in a state.
 func testNext(t *testing.T, state State, cases []nextCase) {
 	t.Helper()
 	for _, tc := range cases {
@@ -47,7 +47,7 @@ func TestEveryStateEndsAndNoneCanHang(t *testing.T) {
 			t.Errorf("%s: the last row is %q, want %q", s, last.when.name, always.name)
 		}
 		for i, r := range rows {
-			if s.Final() || r.do != Wait || r.when.name == pausedNow.name { // a pause ends when who made it says so
+			if s.Final() || r.do != Wait || r.when.name == pausedNow.name { // a pause ends only when its author ends it
 				continue
 			}
 			if !boundedBefore(rows[:i]) && r.when.until == nil {
@@ -62,7 +62,7 @@ func TestEveryStateEndsAndNoneCanHang(t *testing.T) {
 	}
 }
 
-// allSteps are all steps that the table has.
+// allSteps returns all steps of the table.
 func allSteps() []Step {
 	var all []Step
 	for _, s := range order {
@@ -73,8 +73,8 @@ func allSteps() []Step {
 	return all
 }
 
-// boundedBefore reports whether time makes one of rows hold, whatever else is the case; what waits for a turn has a time of its own,
-// and so has what waits for a host that may be somebody else's.
+// boundedBefore reports whether one of rows holds by time alone, whatever the other facts are. The queue and a host that may be another
+// machine's have their own timeouts.
 func boundedBefore(rows []row) bool {
 	for _, r := range rows {
 		switch r.when.name {
@@ -116,7 +116,7 @@ func TestWhenToLookAgain(t *testing.T) {
 	}
 }
 
-// Without the fence Kubernetes finishes neither the pods nor the volumes of a node whose host is off.
+// Kubernetes removes neither pods nor volume attachments of a node that is not fenced while its host is off.
 func TestWhetherTheFenceGoesBeforeAWait(t *testing.T) {
 	waits, asks := row{do: Wait}, row{do: waitForPerson}
 	overdue := func(f *Facts) { f.Began, f.Since = ago(time.Hour), ago(time.Hour) }

@@ -10,16 +10,16 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
 
-// Queue is what a remediation may have to wait for before it begins to act on its host: the other members of its control plane, another
-// remediation of the same machine, and the manager itself. It is read once.
+// Queue is what a remediation may have to wait for before it acts on its host: the other members of the control plane, another remediation
+// of the same machine, and the manager itself.
 type Queue struct {
 	// Self is the remediation itself.
 	Self Queued
-	// KeptOffFor is another remediation that keeps the host powered off; empty if none does.
+	// KeptOffFor is the UID of another remediation that keeps the host off; empty if none does.
 	KeptOffFor string
 	// SameMachine are the other remediations of the machine.
 	SameMachine []Queued
-	// Plane is the control plane that the machine called Machine is a member of; nil if it is a worker.
+	// Plane is the control plane that Machine is a member of; nil if Machine is a worker.
 	Plane   *controlplane.Plane
 	Machine string
 	// Unasked is why the queue could not be read; empty if it could.
@@ -28,20 +28,21 @@ type Queue struct {
 	ManagerHere bool
 }
 
-// Queued is a remediation in the queue, as it is known to those that may have to wait for it.
+// Queued is a remediation as the others in the queue see it.
 type Queued struct {
 	Memory
-	// Name is how messages call it.
+	// Name is the name in messages.
 	Name, UID string
 	Created   time.Time
-	// Unreadable says that what it remembers cannot be read.
+	// Unreadable says that the record of the remediation cannot be read.
 	Unreadable bool
-	// Leaves says that it is being deleted, is paused or waits since its host fails again and again: it begins nothing now.
+	// Leaves says that the remediation begins nothing now: it is being deleted, is paused, or waits for a RemediationPolicy or because its
+	// host keeps failing.
 	Leaves bool
 }
 
-// Disrupted is a member, of another machine, with what its remediations do to it or wait for. keptOff is its host if that is kept powered
-// off, empty if it is not; obeys says that the host would power off if it was asked to.
+// Disrupted returns member, of another machine, with what its remediations do or wait for. keptOff names its host if that is kept powered
+// off, else it is empty. obeys says that the host would power off if asked.
 func Disrupted(member controlplane.Member, keptOff string, obeys bool, remediations []Queued) controlplane.Member {
 	if keptOff != "" {
 		member.Remediation = keptOff
@@ -50,10 +51,10 @@ func Disrupted(member controlplane.Member, keptOff string, obeys bool, remediati
 	for _, rem := range remediations {
 		switch {
 		case rem.Unreadable:
-			member.Remediation = rem.Name // of what cannot be read the worst is assumed
+			member.Remediation = rem.Name // it may be under way
 		case rem.UnderWay():
 			member.Remediation, member.Began = rem.Name, rem.Began
-		case (rem.State == Pending || rem.State == Preparing) && rem.Paused.IsZero() && !rem.Leaves && obeys: // else it could not begin anyhow
+		case (rem.State == Pending || rem.State == Preparing) && rem.Paused.IsZero() && !rem.Leaves && obeys: // else it cannot begin
 			member.Due, member.Begun = rem.Created, rem.Attempt > 0
 		}
 	}
@@ -62,16 +63,16 @@ func Disrupted(member controlplane.Member, keptOff string, obeys bool, remediati
 
 // Ahead is one thing that a remediation waits for in its queue.
 type Ahead struct {
-	// Text is what it waits for, as a clause.
+	// Text is a clause that names the thing.
 	Text string
-	// Until is when time alone ends it; zero if that is not known.
+	// Until is when time alone ends the wait; zero if that is not known.
 	Until time.Time
-	// Manager says that it waits for the manager to run elsewhere.
+	// Manager says that the remediation waits for another replica of the manager to take over.
 	Manager bool
 }
 
-// Ahead returns all that the remediation has to wait for at now; nothing if it may begin. Of what keeps it waiting anyhow only the first
-// kind is returned, as what comes after it may have changed by then.
+// Ahead returns everything that the remediation waits for at now; nothing if it may begin. Of the kinds of obstacles only the first is
+// returned, because the later ones may have changed when that one is gone.
 func (q *Queue) Ahead(now time.Time) []Ahead {
 	switch {
 	case q.Unasked != "":
@@ -99,7 +100,7 @@ func (q *Queue) Ahead(now time.Time) []Ahead {
 	return nil
 }
 
-// behind says why a member of a control plane, "it", has to wait.
+// behind returns why a member of a control plane ("it") has to wait.
 func behind(o controlplane.Objection) string {
 	switch o.Reason {
 	case controlplane.BeingRemediated, controlplane.BeingReplaced:
@@ -112,7 +113,7 @@ func behind(o controlplane.Objection) string {
 	return "it is not known yet which members of the control plane are alive"
 }
 
-// plane is the control plane with what the remediation itself does to its member.
+// plane returns the control plane with what the remediation itself does to its member.
 func (q *Queue) plane() controlplane.Plane {
 	plane := controlplane.Plane{API: q.Plane.API, Members: slices.Clone(q.Plane.Members)}
 	i := slices.IndexFunc(plane.Members, func(m controlplane.Member) bool { return m.Name == q.Machine })
@@ -126,25 +127,25 @@ func (q *Queue) plane() controlplane.Plane {
 	return plane
 }
 
-// before reports whether r has begun, is not over, and began before self, if that has begun too.
+// before reports whether r began before self, and is not over.
 func (r Queued) before(self Queued) bool {
-	// One that is paused before it has touched the host looks at the queue again when the pause is over, and counts as begun then.
+	// A remediation that is paused before it has touched the host enters the queue again after the pause, and counts as begun then.
 	rests := !r.Paused.IsZero() && slices.Contains([]State{Pending, Preparing}, r.State)
 	if r.UID == self.UID || !r.Unreadable && (r.Attempt == 0 || r.State.Final() || rests) {
 		return false
 	}
 	if r.Unreadable || self.Attempt == 0 {
-		return true // of what cannot be read the worst is assumed
+		return true // r may be under way, or has begun while self has not
 	}
 	return cmp.Or(r.beganAt().Compare(self.beganAt()), strings.Compare(r.UID, self.UID)) < 0
 }
 
-// UnderWay reports whether a remediation that remembers m may have done something to its host in this attempt, and is not over.
+// UnderWay reports whether the remediation may have acted on its host in this attempt, and is not over.
 func (m Memory) UnderWay() bool {
 	return m.State != "" && m.State != Pending && m.State != Preparing && !m.State.Final()
 }
 
-// beganAt is when an attempt began. None begins before there is a remediation, whatever that says of itself.
+// beganAt returns when the attempt began. A record cannot make the remediation older than it is.
 func (r Queued) beganAt() time.Time {
 	if r.Began.Before(r.Created) {
 		return r.Created
@@ -152,8 +153,7 @@ func (r Queued) beganAt() time.Time {
 	return r.Began
 }
 
-// Queues reports whether the next step of a remediation may depend on its place in the queue: something may be begun that only one may
-// begin.
+// Queues reports whether the next step may depend on the place in the queue.
 func (f Facts) Queues() bool {
 	switch f.State {
 	case "", Pending, Preparing, PoweringOff, Rebooting:
@@ -163,12 +163,12 @@ func (f Facts) Queues() bool {
 	}
 }
 
-// Condemns reports whether s asks the owner to replace the machine, or is taken since its node is unhealthy still.
+// Condemns reports whether s asks the owner to replace the machine, or retries because the node is still unhealthy.
 func (s Step) Condemns() bool {
 	return s.Do == MarkHost || s.Do == RequestOwner || s.Reason == NodeStillUnhealthyReason
 }
 
-// Begins reports whether s begins something that of several remediations in a queue only one may begin at a time.
+// Begins reports whether s begins what only one remediation of a queue may begin at a time.
 func (s Step) Begins() bool {
 	switch {
 	case s.Do == KeepOff || s.Do == Reboot:

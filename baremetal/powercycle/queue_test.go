@@ -9,7 +9,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
 
-// queuedAs is a remediation of that UID in a queue, which remembers this.
+// queuedAs returns a remediation in a queue, with that UID and memory.
 func queuedAs(uid string, m Memory) Queued {
 	return Queued{Memory: m, Name: "HostRemediation " + uid, UID: uid, Created: noon.Add(-time.Hour)}
 }
@@ -52,7 +52,7 @@ func TestWhichRemediationOfAMachineGoesFirst(t *testing.T) {
 	}
 }
 
-// memberAs is a member of a control plane that is alive, and whose host would power off.
+// memberAs returns a live member of a control plane, whose host would power off.
 func memberAs(name string, remediations ...Queued) controlplane.Member {
 	return Disrupted(controlplane.Member{Name: name, Node: controlplane.Alive}, "", true, remediations)
 }

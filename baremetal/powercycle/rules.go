@@ -9,17 +9,17 @@ const (
 	firmwareWritten = "The firmware of the host is being written, which powers it on; waiting for the end of that"
 )
 
-// rules are those of all reasons, in the order of a power cycle.
+// rules has the rules of all reasons, in the order of a power cycle.
 var rules []Rule
 
-// says adds a rule to those of all reasons.
+// says adds a rule to rules, and returns its reason.
 func says(rule Rule) Reason {
 	rules = append(rules, rule)
 	return rule.Reason
 }
 
-// The reasons of steps. NoOwnerReason is that of a remediation that names no machine, NoStrategyReason that of one that asks for
-// nothing: nothing is decided on these.
+// The reasons of steps. Next never returns NoOwnerReason (a remediation that names no machine) or NoStrategyReason (one that asks for
+// nothing).
 var (
 	NoOwnerReason = says(Rule{
 		Reason: "NoOwner", Message: "Nothing is done: metadata.ownerReferences names no Machine of cluster.x-k8s.io",
@@ -248,7 +248,9 @@ var (
 
 	FencedReason = says(Rule{
 		Reason: "Fenced", Message: "The node is fenced, so that its workload can start elsewhere",
-		variants: []variant{{detail: FencedBefore, message: "The node is fenced already, by a remediation that is gone; the fence is taken over"}},
+		variants: []variant{{
+			detail: FencedBefore, message: "The node is fenced already, by a remediation that is gone; the fence is taken over",
+		}},
 	})
 	WatchingForLifeReason = says(Rule{
 		Reason: "WatchingForLife", Message: "The node was heard of after its host was proven off; watching whether it is again",

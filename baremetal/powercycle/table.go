@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// row is one line of the table: when its guard holds, do that, and be in that state afterwards.
+// row is one line of the table: if when holds, do the action, and be in state next afterwards.
 type row struct {
 	when   guard
 	do     Action
@@ -14,7 +14,7 @@ type row struct {
 	reason Reason
 }
 
-// action is what r does: a person is asked once.
+// action returns what r does. A person is asked only once.
 func (r row) action(f Facts) Action {
 	switch {
 	case r.do != waitForPerson:
@@ -25,7 +25,6 @@ func (r row) action(f Facts) Action {
 	return AskPerson
 }
 
-// detail is what tells r from other rows of its reason.
 func (r row) detail() Detail {
 	if r.do == waitForPerson {
 		return cmp.Or(r.when.detail, AsksPerson)
@@ -33,7 +32,7 @@ func (r row) detail() Detail {
 	return r.when.detail
 }
 
-// rowsOf are the rows that apply in a state, in order: those of the table, after those that every state has.
+// rowsOf has the rows for each state, in order: first those that many states share, then those of the table.
 var rowsOf = func() map[State][]row {
 	all := map[State][]row{}
 	for s, own := range table {
@@ -53,12 +52,11 @@ var rowsOf = func() map[State][]row {
 	return all
 }()
 
-// pauses come before everything else: who pauses a cluster wants it left alone, and may be about to move it to another management
-// cluster, during which the host must not be kept powered off. So the host is released and the node unfenced, and then nothing is done.
-// An attempt that had not got to powering the host on starts over when the pause is over, with all of its time, and is not counted
-// again.
+// pauses come before everything else. A user who pauses a cluster wants it left alone, and may be about to move it to another management
+// cluster, during which the host must not be kept off. So the host is released, the node is unfenced, and nothing more is done. An attempt
+// that had not yet reached the power-on starts over after the pause, with its whole timeout, and is not counted again.
 //
-// One thing is finished in spite of a pause: a workload that is on its way is waited for as ever (see Facts.moving).
+// A workload that is moving is still waited for (see Facts.moving).
 func pauses(s State) []row {
 	back := s
 	if s == PoweringOff || s == MovingWorkload || s == Rebooting {
@@ -72,8 +70,8 @@ func pauses(s State) []row {
 	}
 }
 
-// lives come before the endings in the states in which a fence that was put up by the proof may stand: the power cycle that follows would
-// believe the same proof.
+// lives come before endings in the states in which the node may be fenced because the host was proven off. If the node shows life, the
+// proof was wrong, and that is noted before the end: else the next power cycle would trust the same proof.
 func lives(s State) []row {
 	return []row{
 		{overAlive, Unfence, s, SignOfLifeReason},
@@ -82,15 +80,14 @@ func lives(s State) []row {
 	}
 }
 
-// endings come before the rows of every state that is not final. Whatever happens to the remediation or to its machine, there is nothing
-// left to do but to release the host, and to unfence its node. While the workload of a host that is off is on its way that waits until it
-// has arrived, or for the deadline: on a node that is unfenced before, Kubernetes finishes neither its pods nor their volumes while the
-// host is off.
+// endings come before the rows of every state that is not final: the remediation is over, and only has to release the host and unfence the
+// node. While a workload moves off a host that is off, that waits until the workload has moved or the deadline has passed: Kubernetes
+// removes neither pods nor volume attachments of a node that is not fenced while its host is off.
 //
-// A health check deletes its request as soon as the machine is healthy, which may be before the remediation sees that: so one that is
-// deleted while its machine boots has not been cancelled. Nor was one in vain that its check times out when the machine is healthy already.
+// A health check deletes its remediation as soon as the machine is healthy, maybe before the remediation sees that. So a remediation that
+// is deleted while its machine boots was not cancelled, and a remediation that times out when its machine is already healthy has succeeded.
 //
-// When kubemend is removed a workload that is on its way is waited for, as in a pause.
+// When kubemend is removed, a moving workload is waited for, as in a pause.
 var endings = []row{
 	{deletedHealthy, Advance, Succeeded, MachineHealthyReason},
 	{deletedBooting, Advance, Ended, NoLongerNeededReason},
@@ -102,19 +99,20 @@ var endings = []row{
 	{leaving, Advance, Ended, TeardownReason},
 }
 
-// acting come next in every state in which something was asked of the host.
+// acting come next in every state in which the host was asked for something.
 var acting = []row{
 	{hostless, Advance, RequestingOwner, HostGoneReason},
 	{hostForeign, Advance, Failed, HostMismatchReason},
 }
 
-// table is the whole machine. Within a state the first row that holds wins.
+// table is the whole state machine. In each state the first row that holds wins.
 //
-// Safety rests on its order. A node is fenced only in MovingWorkload, only while the host is held, shows off and is in the hands of
-// somebody who acts on what we ask, and that state is entered only from PoweringOff, after the host was asked. Power is released
-// from there when the workload has moved or when the deadline has passed; every other way out is an end, and every end releases the
-// host. A host that is not held any more after it was proven off is not held again in that attempt: it may have been released
-// already, and that not be remembered.
+// Safety depends on the order of the rows. A node is fenced only in MovingWorkload, and only while the host is kept off, is seen off, and
+// BMO acts on its annotations. MovingWorkload is entered only from PoweringOff, after the host was asked to power off. It is left for the
+// power-on when the workload has moved, when the deadline has passed, when the node must not be fenced because another one has its name or
+// provider ID, or when the API that does not answer may need this host. Its other ways lead back to PoweringOff or Preparing, to Servicing,
+// or to an end, and every end releases the host. If a proven-off host is no longer kept off, the attempt does not keep it off again:
+// kubemend may have released it, and the write that says so may be lost.
 var table = map[State][]row{
 	Pending: {
 		{hostless, Advance, RequestingOwner, HostGoneReason},
@@ -326,9 +324,9 @@ var table = map[State][]row{
 
 func withdrawn(state State, reason Reason) row { return row{healthyAfterAll, Withdraw, state, reason} }
 
-// ending are the rows of a final state, which releases host and node before its finalizer goes: releasing is its reason until
-// then. The fence of a host that is off all the same stays until the workload has moved, or for the deadline. What was asked of the
-// owner of a machine that is healthy after all is withdrawn.
+// ending returns the rows of a final state, which release host and node before the finalizer is removed; releasing is the reason until
+// then. If the host is still off, the fence stays until the workload has moved or the deadline has passed. If the machine is healthy after
+// all, the request to its owner is withdrawn.
 func ending(state State, reason, releasing Reason, withdraw ...row) []row {
 	rows := append([]row{{hasPowerAnnotations, Release, state, releasing}, {unfenceable, Unfence, state, UnfencedReason}}, withdraw...)
 	return append(rows,
@@ -341,13 +339,14 @@ func ending(state State, reason, releasing Reason, withdraw ...row) []row {
 	)
 }
 
-// order is the reading order of states, in the diagram and in tests.
+// order is the order of the states in the diagram and in tests.
 var order = []State{
 	Pending, Preparing, PoweringOff, MovingWorkload, PoweringOn, Rebooting, Servicing, Booting, RequestingOwner,
 	Succeeded, OwnerRequested, Failed, Ended, Stopped,
 }
 
-// step is what the row says that holds: at once unless it waits. What somebody has undone is done again after a while.
+// step returns the step of the row that holds. Every action is due at once, but an action that another client has undone is
+// repeated only after a delay.
 func (s situation) step(row row) Step {
 	step := Step{Do: row.action(s.Facts), From: s.State, Next: row.next, Reason: row.reason, Detail: row.detail(), Again: s.now}
 	if s.unfencesFirst(row) {
@@ -368,8 +367,7 @@ func (s situation) step(row row) Step {
 	return step
 }
 
-// again is the first moment at which time alone makes another row hold than the chosen one: one that comes before it, or the next one when
-// it holds no longer.
+// again returns the first moment at which time alone changes which row holds; zero if time changes nothing.
 func (s situation) again(chosen row) time.Time {
 	var first time.Time
 	due := s

@@ -7,28 +7,27 @@ import (
 	"time"
 )
 
-// The walk goes through situations that can be reached when an environment that obeys is disturbed twice, by anything, at any moment:
-// through some of them at random, or through all. Time is counted in ticks, and every patience is one tick, so that "before" and "after" a
-// deadline are all there is.
+// The walk visits situations that an obedient environment can reach if it is disturbed twice, by anything, at any moment; either at random,
+// or all of them. Time is counted in ticks, and every timeout is one tick, so that a moment is only before or after a deadline.
 
 const tick = time.Minute
 
 var walked = Policy{Retries: 1, Timeout: tick, Boot: tick, Move: tick, Releasing: tick, Settle: tick, Doubt: tick, Watch: tick, Servicing: tick, Unreachable: tick, Queue: 2 * tick}
 
-// scene is the environment, and what the remediation remembers; moments are counted back from now.
+// scene is the environment and the remediation's memory. Moments are relative to noon, which is now.
 type scene struct {
 	f Facts
-	// rising says that the host was asked to power on before it was kept powered off, and comes on in spite of that.
+	// rising says that the host was asked to power on before it was kept off, and will come on all the same.
 	rising bool
-	// healed says that the node is healthy once it has booted after being off.
+	// cured says that the node is healthy once it has booted after a power-off.
 	cured bool
-	// stubborn says that every attempt to unfence the node fails.
+	// stubborn says that the node cannot be unfenced.
 	stubborn bool
-	// disturbances is how often the environment may still be disturbed.
+	// disturbances is how many disturbances may still come.
 	disturbances int
 }
 
-// normal makes scenes equal that differ in nothing that matters: how far back is far enough, and what is of no consequence any more.
+// normal makes scenes equal that do not differ in anything that matters: it limits old moments, and clears what has no effect any more.
 func (s scene) normal() scene {
 	old := noon.Add(-3 * tick)
 	for _, at := range s.f.clocks() {
@@ -55,12 +54,12 @@ func (s scene) normal() scene {
 	return s
 }
 
-// acts says that the host is, or is about to be, held off or rebooted.
+// acts reports whether the host is, or is about to be, kept off or rebooted.
 func (f Facts) acts() bool {
 	return f.State == PoweringOff || f.State == MovingWorkload || f.State == Rebooting
 }
 
-// key is the scene in few bytes, for there are many.
+// key encodes the scene in few bytes, because there are many scenes.
 func (s scene) key() [21]byte {
 	f, k, bits := s.f, [21]byte{}, uint64(0)
 	k[0], k[1], k[2] = byte(slices.Index(order, f.State)), byte(f.Attempt), byte(s.disturbances)
@@ -86,7 +85,7 @@ func (s scene) key() [21]byte {
 	return k
 }
 
-// later is the scene a tick later.
+// later returns the scene a tick later.
 func (s scene) later() scene {
 	if !s.f.stands() || s.f.Memory.Paused.IsZero() { // else the clocks stand still
 		for _, at := range s.f.clocks() {
@@ -95,13 +94,13 @@ func (s scene) later() scene {
 			}
 		}
 	}
-	if s.rising { // whatever was about to happen has happened
+	if s.rising { // a host that was about to come on is on
 		s.rising, s.f.PoweredOn = false, true
 	}
 	return s
 }
 
-// stepped is the scene after one step of ours.
+// stepped returns the scene after one step of the remediation.
 func (s scene) stepped() (scene, Step) {
 	step := Next(s.f, walked, noon)
 	if s.stubborn && step.Do == Unfence {
@@ -111,7 +110,7 @@ func (s scene) stepped() (scene, Step) {
 	return s.normal(), step
 }
 
-// obeyed are the scenes that follow when the environment does what it is asked, each thing in its own time.
+// obeyed returns the scenes that follow if the environment does one thing that it was asked for.
 func (s scene) obeyed() []scene {
 	var next []scene
 	add := func(change func(*scene)) {
@@ -147,7 +146,7 @@ func (s scene) obeyed() []scene {
 	return next
 }
 
-// disturbed are the scenes that follow when anybody else interferes.
+// disturbed returns the scenes that follow if anybody else interferes.
 func (s scene) disturbed() []scene {
 	if s.disturbances == 0 {
 		return nil
@@ -174,13 +173,13 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.f.Fenced, n.f.FencedByUs = true, false },
 		func(n *scene) { n.f.Healthy = !n.f.Healthy },
 		func(n *scene) { n.f.Paused = !n.f.Paused },
-		func(n *scene) { n.f.Teardown, n.disturbances = true, 1 }, // the last one: all there is would else be walked once more
+		func(n *scene) { n.f.Teardown, n.disturbances = true, 1 }, // only one more, or the walk would be repeated
 		func(n *scene) { n.f.NoPowerOff = !n.f.NoPowerOff },
 		func(n *scene) { n.f.KeptOffBy = toggled(n.f.KeptOffBy) },
 		func(n *scene) { n.f.Fails = !n.f.Fails && (n.f.acts() || n.f.State == PoweringOn) },
 		func(n *scene) { n.f.Serviced = !n.f.Serviced },
 		func(n *scene) { n.f.NewBoot = !n.f.NewBoot && n.f.acts() },
-		func(n *scene) { // under the boot of before
+		func(n *scene) { // with the old boot ID
 			if n.f.acts() || n.f.State == PoweringOn || n.f.State == Booting {
 				n.f.Sign = n.f.Memory.Sign.Add(time.Second)
 			}
@@ -195,7 +194,7 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.stubborn = true },
 		func(n *scene) { n.f.Disproved = !n.f.Disproved },
 		func(n *scene) { n.f.Twins = !n.f.Twins },
-		func(n *scene) { // a crash before it was remembered that the host was asked
+		func(n *scene) { // a crash before Asked was stored
 			if n.f.State == PoweringOff {
 				n.f.Asked, n.f.WasOff = time.Time{}, false
 			}
@@ -206,10 +205,10 @@ func (s scene) disturbed() []scene {
 		n.disturbances--
 		next = append(next, n.normal())
 	}
-	if step := Next(s.f, walked, noon); step.Do.Intended() { // a crash after it was remembered, before it was done
+	if step := Next(s.f, walked, noon); step.Do.Intended() { // a crash after the step was stored, before it was done
 		n := s
 		n.f.Memory = After(s.f, step, noon)
-		n.f.HostAnew = n.f.HostAnew && step.Do != KeepOff // what is remembered is that it was asked
+		n.f.HostAnew = n.f.HostAnew && step.Do != KeepOff // Asked was stored
 		n.disturbances--
 		next = append(next, n.normal())
 	}
@@ -223,7 +222,7 @@ func toggled(text string) string {
 	return ""
 }
 
-// wrong says what rule a step breaks; empty if none.
+// wrong returns the safety rule that a step breaks; empty if it breaks none.
 func wrong(s scene, step Step) string {
 	f := s.f
 	switch {
@@ -302,8 +301,8 @@ func wrong(s scene, step Step) string {
 
 func (f Facts) faulted() bool { return f.Faulted || f.Fails }
 
-// settles plays the scene on without any more disturbances, in an environment that obeys or in one that is dead, and says what is left
-// undone in the end; empty if nothing is. From the situations that are known nothing is left undone, and then from all on the way there.
+// settles continues the scene without disturbances, in an environment that obeys or a dead one, and returns what stays undone; empty if
+// nothing does. known are situations that are known to settle; all situations on the way are added to it.
 func (s scene) settles(obeys bool, known map[[21]byte]bool) (undone string) {
 	var way [][21]byte
 	defer func() {
@@ -332,7 +331,7 @@ func (s scene) settles(obeys bool, known map[[21]byte]bool) (undone string) {
 		f := s.f
 		switch {
 		case s.stubborn && step.Do == Unfence && !f.State.Final():
-			return "" // it is tried again and again, where nothing else can be done
+			return "" // it is retried for ever, because nothing else can be done
 		case f.Person != "" && !f.State.Final() && !f.Paused && !(f.FencedByUs && f.Node == NodePresent && f.PoweredOn):
 			return "" // a person has to do something, and was asked; a host that is off keeps its fence until it is on
 		case f.KeptOff || f.HasPowerAnnotations:
@@ -340,7 +339,7 @@ func (s scene) settles(obeys bool, known map[[21]byte]bool) (undone string) {
 		case f.FencedByUs && f.Node == NodePresent && !s.stubborn:
 			return "the node stays fenced"
 		case f.Paused:
-			s.f.Paused = false // a pause may last for ever, but nothing may be held through it
+			s.f.Paused = false // a pause may last for ever, so that nothing may be kept off or fenced in it
 			continue
 		case !f.State.Final():
 			return fmt.Sprintf("it stays in %s (%s)", f.State, step.Reason)

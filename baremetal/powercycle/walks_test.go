@@ -11,19 +11,19 @@ var (
 	seed     = flag.Uint64("walk.seed", rand.Uint64(), "which situations are visited, if that are not all")
 )
 
-// situations are as many as a second has time for.
+// situations is how many situations the test visits; they take about a second.
 const situations = 12_000
 
-// walk visits situations, each once, and fails the test if a rule is broken there or if it does not lead to an end.
+// walk visits each situation once, and fails the test if a rule is broken or if no end is reached.
 type walk struct {
 	t    *testing.T
 	seen map[[21]byte]bool
-	// settled are the situations from which all comes to an end, in an environment that obeys and in one that does not.
+	// settled are the situations from which an end is reached, in an environment that obeys (true) and in one that does not.
 	settled map[bool]map[[21]byte]bool
 	states  map[State]bool
 }
 
-// visit reports whether a situation is a new one.
+// visit reports whether a situation is new, and checks it.
 func (w *walk) visit(s scene) bool {
 	w.t.Helper()
 	k := s.key()
@@ -44,7 +44,7 @@ func (w *walk) visit(s scene) bool {
 	return true
 }
 
-// starts are the scenes in which a remediation begins.
+// starts returns the scenes in which a remediation begins.
 func starts() []scene {
 	var all []scene
 	for _, change := range []func(*Facts){func(*Facts) {}, controlPlane, cannotBeOff, off, wellNow, noNode, blind, paused} {
@@ -58,13 +58,13 @@ func starts() []scene {
 	return all
 }
 
-// undisturbed are the scenes that follow while they are left alone.
+// undisturbed returns the scenes that follow without a disturbance.
 func (s scene) undisturbed() []scene {
 	next, _ := s.stepped()
 	return append(s.obeyed(), next, s.later().normal())
 }
 
-// possible is a scene in which nothing contradicts itself.
+// possible removes contradictions from the scene.
 func (s scene) possible() scene {
 	if s.f.Machine == MachineGone {
 		s.f.Healthy = false
@@ -72,7 +72,7 @@ func (s scene) possible() scene {
 	return s
 }
 
-// everywhere visits all situations there are.
+// everywhere visits all situations.
 func (w *walk) everywhere() {
 	w.t.Helper()
 	for todo := starts(); len(todo) > 0; {
@@ -84,7 +84,7 @@ func (w *walk) everywhere() {
 	}
 }
 
-// anywhere goes from start to end at random, until it has visited so many situations.
+// anywhere walks from start to end at random, until it has visited so many situations.
 func (w *walk) anywhere(dice *rand.Rand, situations int) {
 	w.t.Helper()
 	for all := starts(); len(w.seen) < situations; {

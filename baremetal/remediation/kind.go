@@ -1,4 +1,4 @@
-// Package remediation is a remediation of a bare-metal host, of either kind: what it asks for, what it remembers, and which others exist.
+// Package remediation has the two kinds of remediations of bare-metal hosts: their strategies, their records, and lists of them.
 //
 // It decides nothing about the power of a host.
 package remediation
@@ -20,34 +20,33 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// Object is a remediation of either kind, as far as it is decided on: its spec. No decision depends on a status, which only one of the
-// kinds has in full.
+// Object is a remediation of either kind. Decisions depend on its spec and annotations, never on the status: a Metal3Remediation has only a
+// part of it.
 type Object interface {
 	client.Object
 	conditions.Setter
-	// Strategy is what is asked for; nil if nothing is.
+	// Strategy is spec.strategy, with the defaults of the kind; nil if it is not set.
 	Strategy() *mendv1.HostRemediationStrategy
-	// Report writes into the status what the kind has fields for, but for the conditions.
+	// Report writes those parts of the status that the kind has fields for, except the conditions.
 	Report(mendv1.HostRemediationStatus)
-	// Unwrapped is the object that the API server knows.
+	// Unwrapped returns the API object.
 	Unwrapped() client.Object
 }
 
 // Kind is one of the two kinds of remediations.
 type Kind struct {
 	schema.GroupVersionKind
-	// Finalizer keeps an object of the kind until its host is released and its node unfenced.
+	// Finalizer keeps an object of the kind until its host is released and its node is unfenced.
 	Finalizer string
-	// New returns an empty object, List an empty list.
-	New  func() Object
-	List func() client.ObjectList
+	New       func() Object
+	List      func() client.ObjectList
 }
 
-// SignsNothing reports whether CAPM3 acts on the kind elsewhere: it has the same finalizer, and leaves no mark on the nodes that it fences.
+// SignsNothing reports whether the kind is CAPM3's: CAPM3 uses the same finalizer, and does not write on the nodes that it fences who did.
 func (k Kind) SignsNothing() bool { return k.Finalizer == infrav1.RemediationFinalizer }
 
-// MetadataOnly returns a kind of remediations that only other controllers act on, in a version of which kubemend knows no more than
-// metadata. That is enough to see which hosts they keep powered off, and what those remember that were kubemend's.
+// MetadataOnly returns a kind whose objects kubemend reads only as metadata, because it does not know their version. Other controllers act
+// on them. The metadata is enough to see which hosts these remediations keep off, and what kubemend once stored in them.
 func MetadataOnly(gvk schema.GroupVersionKind) Kind {
 	return Kind{GroupVersionKind: gvk, List: func() client.ObjectList {
 		list := &metav1.PartialObjectMetadataList{}
@@ -56,7 +55,7 @@ func MetadataOnly(gvk schema.GroupVersionKind) Kind {
 	}}
 }
 
-// Watched is an object of the kind, for watches.
+// Watched returns an empty object of the kind, for watches.
 func (k Kind) Watched() client.Object {
 	if k.New != nil {
 		return k.New().Unwrapped()
@@ -66,15 +65,15 @@ func (k Kind) Watched() client.Object {
 	return o
 }
 
-// ControllerName is that of the kind's controller.
+// ControllerName returns the name of the controller of the kind.
 func (k Kind) ControllerName() string { return strings.ToLower(k.Kind) }
 
-// InstalledKinds are the kinds of remediations whose CRDs exist, whichever controller acts on them. CAPM3 before v1.13 has
-// Metal3Remediations in v1beta1 alone: of these kubemend knows no more than metadata. A mapper asks the API server each time for a kind
-// that does not exist.
+// InstalledKinds returns the kinds of remediations that have a CRD, whichever controller acts on them. CAPM3 before v1.13 has
+// Metal3Remediations only in v1beta1, for which the result is MetadataOnly. For a kind without a CRD, each call asks the API server.
 func InstalledKinds(mapper meta.RESTMapper) ([]Kind, error) { return installed(mapper, Metal3, Own) }
 
-// KindsWithCRD are InstalledKinds for a caller who asks often: those alone that has reports to have a CustomResourceDefinition.
+// KindsWithCRD is like InstalledKinds for a caller that asks often. It looks up only the kinds for which has reports a
+// CustomResourceDefinition.
 func KindsWithCRD(mapper meta.RESTMapper, has func(crd string) (bool, error)) ([]Kind, error) {
 	var there []Kind
 	for _, kind := range []Kind{Metal3, Own} {
@@ -106,7 +105,7 @@ func installed(mapper meta.RESTMapper, of ...Kind) ([]Kind, error) {
 	return kinds, nil
 }
 
-// Metal3 is CAPM3's kind.
+// Metal3 is CAPM3's kind, Metal3Remediation.
 var Metal3 = Kind{
 	GroupVersionKind: infrav1.GroupVersion.WithKind("Metal3Remediation"),
 	Finalizer:        infrav1.RemediationFinalizer,
@@ -114,7 +113,7 @@ var Metal3 = Kind{
 	List:             func() client.ObjectList { return &infrav1.Metal3RemediationList{} },
 }
 
-// Own is the kind that kubemend alone acts on.
+// Own is kubemend's kind, HostRemediation.
 var Own = Kind{
 	GroupVersionKind: mendv1.GroupVersion.WithKind("HostRemediation"),
 	Finalizer:        mendv1.HostRemediationFinalizer,
@@ -126,7 +125,7 @@ type metal3 struct{ *infrav1.Metal3Remediation }
 
 func (m metal3) Unwrapped() client.Object { return m.Metal3Remediation }
 
-// Strategy reads a retryLimit of less than 1 as the default, as CAPM3 does. The kind has one number for all of an attempt.
+// Strategy raises a retryLimit below 1 to the default, as CAPM3 does. timeoutSeconds is both timeouts, because the kind has only one.
 func (m metal3) Strategy() *mendv1.HostRemediationStrategy {
 	s := m.Spec.Strategy
 	if s == nil {
@@ -154,7 +153,7 @@ func (o own) Report(status mendv1.HostRemediationStatus) {
 	o.Status = status
 }
 
-// Wrap returns an Object of either kind.
+// Wrap returns obj, a remediation of either kind, as an Object.
 func Wrap(obj client.Object) Object {
 	switch o := obj.(type) {
 	case *infrav1.Metal3Remediation:

@@ -25,10 +25,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/capi"
 )
 
-// Existing are the remediations of a namespace, of all kinds, whichever controller acts on them. What a remediation remembers is an
-// annotation, which a tenant can write: it is believed only where it agrees with what exists. (docs/security.md)
+// Existing are the remediations of all kinds in a namespace, whichever controller acts on them. Users can edit the annotation with the
+// record, so a record counts only where it agrees with the objects that exist. (docs/security.md)
 type Existing struct {
-	// All are shared: read only.
+	// All are shared with the cache: read only.
 	All []OfKind
 	own map[types.UID]bool
 }
@@ -39,10 +39,10 @@ type OfKind struct {
 	Kind Kind
 }
 
-// Installed returns the kinds of remediations whose CRDs exist.
+// Installed returns the kinds of remediations that have a CRD.
 type Installed func() ([]Kind, error)
 
-// In lists the remediations of a namespace.
+// In lists the remediations of all installed kinds in a namespace.
 func (installed Installed) In(ctx context.Context, reader client.Reader, namespace string) (Existing, error) {
 	kinds, err := installed()
 	if err != nil {
@@ -71,8 +71,8 @@ func List(ctx context.Context, reader client.Reader, kinds []Kind, namespace str
 	return e, nil
 }
 
-// Former is the UID that rem had before `clusterctl move`; empty if it had none, or if its record cannot be true: a remediation of that UID
-// exists, or the record is not about the machine that owns rem.
+// Former returns the UID that rem had before `clusterctl move`. It is empty if rem was not moved, or if the record cannot be true: a
+// remediation with that UID exists, or the record names another machine than the owner of rem.
 func (e Existing) Former(rem client.Object) types.UID {
 	rec, owner := Remembered(rem), OwnerOf(rem)
 	if rec.UID == rem.GetUID() || e.own[rec.UID] || owner == nil || rec.Machine != owner.Name {
@@ -81,7 +81,7 @@ func (e Existing) Former(rem client.Object) types.UID {
 	return rec.UID
 }
 
-// Has reports whether a remediation has that UID, or had it before it was moved.
+// Has reports whether a remediation has that UID, or had it before `clusterctl move`.
 func (e Existing) Has(uid types.UID) bool {
 	return e.own[uid] || uid != "" && slices.ContainsFunc(e.All, func(rem OfKind) bool { return e.Former(rem) == uid })
 }
@@ -91,8 +91,8 @@ func (e Existing) Of(m *clusterv1.Machine) []OfKind {
 	return slices.DeleteFunc(slices.Clone(e.All), func(rem OfKind) bool { return !OwnedBy(rem, m) })
 }
 
-// OnHost returns the remediations that act on the power of h by its annotations, in the order of the kinds, and the UIDs of those of which
-// no more is known than the annotation: they do not exist any more, or are of another kind.
+// OnHost returns the remediations with annotations on h that act on its power, in the order of the kinds, and the UIDs in such annotations
+// that belong to none of e: these remediations do not exist any more, or are of another kind.
 func (e Existing) OnHost(h metav1.Object) (known []OfKind, unknown []types.UID) {
 	left := map[types.UID]bool{}
 	for _, uid := range host.AllMarks(h) {
@@ -110,7 +110,7 @@ func (e Existing) OnHost(h metav1.Object) (known []OfKind, unknown []types.UID) 
 	return known, slices.Sorted(maps.Keys(left))
 }
 
-// OwnerOf returns the reference to the machine that owns rem, or nil.
+// OwnerOf returns the owner reference of rem to a Machine; nil if there is none.
 func OwnerOf(rem client.Object) *metav1.OwnerReference {
 	for _, owner := range rem.GetOwnerReferences() {
 		if owner.Kind == "Machine" && schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group == clusterv1.GroupVersion.Group {
@@ -126,39 +126,40 @@ func OwnedBy(rem client.Object, m *clusterv1.Machine) bool {
 	return owner != nil && owner.UID == m.UID
 }
 
-// Record is what a remediation remembers of itself: the memory of the power cycle, and the names of what it is about. It is stored in an
-// annotation, which survives `clusterctl move` and CRDs without fields for it.
+// Record is what a remediation remembers. It is stored in an annotation, because annotations survive `clusterctl move`, and because
+// Metal3Remediation has no field for it.
 type Record struct {
 	powercycle.Memory `json:",inline"`
 
-	// UID is that of the remediation that wrote this. One that was moved has another UID, and is known on its host by the old one.
+	// UID is the UID of the remediation that wrote the record. After `clusterctl move` the host still has annotations with this old UID.
 	UID types.UID `json:"uid,omitempty"`
-	// HostUID is that of the host that was asked to power off, or to reboot: a new host of the same name was not.
+	// HostUID is the UID of the host that was asked to power off or to reboot. A new host with the same name was not asked.
 	HostUID types.UID `json:"hostUID,omitempty"`
-	// Machine is the name of the machine. A record that names another one than the owner is not that of this remediation.
+	// Machine is the name of the machine. If the owner has another name, the record was copied from another remediation.
 	Machine string `json:"machine,omitempty"`
-	// Host, Node and Cluster are names, for when nothing else has them any more.
+	// Host, Node and Cluster are names, for when the objects that name them are gone.
 	Host    string `json:"host,omitempty"`
 	Node    string `json:"node,omitempty"`
 	Cluster string `json:"cluster,omitempty"`
-	// ControlPlane says that the machine is one, by its label or by those of its Node, which may not be read later.
+	// ControlPlane says that the machine is a member of a control plane, by a label of the Machine or its Node. The Node may be unreadable
+	// later.
 	ControlPlane bool `json:"controlPlane,omitempty"`
-	// MayControl says that it may be one: the API of its cluster did not answer before its Node was seen, and no Machine has the label.
+	// MayControl says that it may be one: its API did not answer before the Node was seen, and no Machine of the cluster has the label.
 	MayControl bool `json:"mayControl,omitempty"`
-	// Filter is the value of the flag --watch-filter under which the remediation began: it ends under it, also without the label.
+	// Filter is the value of --watch-filter under which the remediation began. Such a manager finishes it even without the label.
 	Filter string `json:"filter,omitempty"`
-	// BootID is the node's from before the power cycle: a node that says it is ready under the same one has not booted yet.
+	// BootID is the node's boot ID before the power cycle. A node that is Ready with the same boot ID has not booted yet.
 	BootID string `json:"bootID,omitempty"`
-	// NodeUID is the node's from before the power cycle: another node of its name is not fenced.
+	// NodeUID is the UID of the node before the power cycle. Another node with its name is not fenced.
 	NodeUID types.UID `json:"nodeUID,omitempty"`
-	// BootSeconds is how long a boot of the host may take by its last one; zero before that was looked up.
+	// BootSeconds is how long a boot of the host may take, by its last boot; zero if that was not yet looked up.
 	BootSeconds int64 `json:"bootSeconds,omitempty"`
-	// Pods are those that had to move when the node was fenced; nil if that is not known. What has come since has never run on the host.
+	// Pods had to move when the node was fenced; nil if they are not known. Later pods have never run on the host.
 	Pods []types.UID `json:"pods,omitzero"`
 }
 
-// RecordOf reads what rem remembers. A record that cannot be read is an error: to begin anew could do everything twice. The record that
-// comes with the error is that of a remediation that has failed for it, and releases what is known without it.
+// RecordOf returns the record of rem. A record that cannot be read is an error, because a remediation that started over could do everything
+// twice. The record besides the error is that of a failed remediation, so that the controller releases what it can find.
 func RecordOf(rem client.Object) (Record, error) {
 	value, found := rem.GetAnnotations()[mendv1.PowerCycleAnnotation]
 	if !found {
@@ -172,7 +173,7 @@ func RecordOf(rem client.Object) (Record, error) {
 	return r, nil
 }
 
-// Remembered is the record of rem; an empty one if it cannot be read.
+// Remembered returns the record of rem; an empty one if it cannot be read.
 func Remembered(rem client.Object) Record {
 	if rec, err := RecordOf(rem); err == nil {
 		return rec
@@ -180,7 +181,7 @@ func Remembered(rem client.Object) Record {
 	return Record{}
 }
 
-// Encode is the record as it is stored.
+// Encode returns the value of the annotation.
 func (r Record) Encode() (string, error) {
 	content, err := json.Marshal(r)
 	if err != nil {
@@ -189,7 +190,7 @@ func (r Record) Encode() (string, error) {
 	return string(content), nil
 }
 
-// By is rem as it is known on its host. The UID in the record must have been checked before (see Existing.Former).
+// By returns the UIDs with which rem is known on its host. The caller must have checked the UID in the record (see Existing.Former).
 func (r Record) By(rem client.Object) host.Remediation {
 	who := host.Remediation{UID: rem.GetUID()}
 	if r.UID != who.UID {
@@ -198,11 +199,12 @@ func (r Record) By(rem client.Object) host.Remediation {
 	return who
 }
 
-// RequestOwner asks the owner of m to remediate it, in both flavours of the condition: MachineSets and KubeadmControlPlanes act on the
-// v1beta2 flavour alone, older ones on the other. (CAPM3 writes only the old one, and nothing happens.)
+// RequestOwner asks the owner of m to remediate it, with the condition OwnerRemediated in both API versions: current MachineSets and
+// KubeadmControlPlanes act only on the v1beta2 condition, older ones on the v1beta1 condition. (CAPM3 writes only the latter, and nothing
+// happens.)
 //
-// Owners act only on a machine that is marked unhealthy as well, and drop the request if it is marked healthy. Where a MachineHealthCheck
-// judges m, it sets that mark. Where none does, because a NodeHealthCheck or a person has asked for the power cycle, RequestOwner sets it.
+// Owners act only if HealthCheckSucceeded is False too, and drop the request if it is True. If no MachineHealthCheck selects m, because a
+// NodeHealthCheck or a user asked for the power cycle, RequestOwner sets HealthCheckSucceeded.
 func RequestOwner(ctx context.Context, c client.Client, m *clusterv1.Machine, now time.Time) error {
 	judged, err := Judged(ctx, c, m)
 	if err != nil {
@@ -231,8 +233,7 @@ func RequestOwner(ctx context.Context, c client.Client, m *clusterv1.Machine, no
 	return patch(ctx, c, next)
 }
 
-// WithdrawFromOwner takes the request back. What the owner has answered by then is the owner's; the mark of kubemend's is removed in any
-// case.
+// WithdrawFromOwner removes the request, unless the owner has already answered it, and the HealthCheckSucceeded that RequestOwner set.
 func WithdrawFromOwner(ctx context.Context, c client.Client, m *clusterv1.Machine) error {
 	next := m.DeepCopy()
 	cond := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition)
@@ -252,7 +253,6 @@ func WithdrawFromOwner(ctx context.Context, c client.Client, m *clusterv1.Machin
 	return patch(ctx, c, next)
 }
 
-// patch writes the conditions of m. A machine that is gone meanwhile needs none.
 func patch(ctx context.Context, c client.Client, m *clusterv1.Machine) error {
 	if err := client.IgnoreNotFound(capi.PatchConditions(ctx, c, m)); err != nil {
 		return fmt.Errorf("write the conditions of machine %s: %w", m.Name, err)
@@ -260,8 +260,8 @@ func patch(ctx context.Context, c client.Client, m *clusterv1.Machine) error {
 	return nil
 }
 
-// Judged reports whether a MachineHealthCheck, kubemend's or Cluster API core's, judges m. If none does, because the check was paused or
-// deleted meanwhile, its last verdict is never updated. A NodeHealthCheck judges nodes, and sets no condition of machines.
+// Judged reports whether a MachineHealthCheck, kubemend's or Cluster API's, selects m. If none does, because it was paused or deleted, its
+// last verdict stays on m. A NodeHealthCheck sets no condition on Machines.
 func Judged(ctx context.Context, checks client.Reader, m *clusterv1.Machine) (bool, error) {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := checks.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -270,12 +270,12 @@ func Judged(ctx context.Context, checks client.Reader, m *clusterv1.Machine) (bo
 	return slices.ContainsFunc(list.Items, func(check clusterv1.MachineHealthCheck) bool { return capi.Judges(&check, m) }), nil
 }
 
-// MarkedUnhealthy reports whether a health check has marked m unhealthy. The mark that RequestOwner sets is no verdict.
+// MarkedUnhealthy reports whether a health check has marked m unhealthy. HealthCheckSucceeded from RequestOwner does not count.
 func MarkedUnhealthy(m *clusterv1.Machine) bool {
 	return conditions.IsFalse(m, clusterv1.MachineHealthCheckSucceededCondition) && !markedByKubemend(m)
 }
 
-// markedByKubemend reports whether RequestOwner has marked m unhealthy.
+// markedByKubemend reports whether RequestOwner has set HealthCheckSucceeded.
 func markedByKubemend(m *clusterv1.Machine) bool {
 	return conditions.GetReason(m, clusterv1.MachineHealthCheckSucceededCondition) == mendv1.PowerCycleFailedReason
 }

@@ -104,7 +104,7 @@ func TestTheKindsThatAreInstalledAreKnownAsFarAsTheirVersionIs(t *testing.T) {
 	}
 }
 
-// aRemediation returns one that remembers this; nothing if it has not begun.
+// aRemediation returns a remediation with this record; without one if it is empty.
 func aRemediation(uid types.UID, remembers string) Object {
 	rem := Own.New()
 	rem.SetUID(uid)
@@ -132,8 +132,8 @@ func TestWhatIsRememberedSurvivesAMove(t *testing.T) {
 	}
 }
 
-// A tenant who may write a remediation can write its record. One that cannot be read names no host and no node, and one that can be read is
-// the same after it was written again: else each reconcile would store another one.
+// A user who may write a remediation can write its record. A record that cannot be read must name no host and no node. A record that can be
+// read must stay the same when it is written again: else each reconcile would write it.
 func FuzzRecord(f *testing.F) {
 	for _, value := range []string{
 		"", "{}", "null", "[]", `"Ended"`, "{", `{"state":7}`, `{"state":"Ended","uid":"other","host":"h","node":"n","cluster":"c","fencing":true}`,

@@ -1,4 +1,4 @@
-// Package spare says which BareMetalHosts CAPM3 could put a machine on, and why not on the others.
+// Package spare says on which BareMetalHosts CAPM3 could put a machine, and why not on the others.
 package spare
 
 import (
@@ -21,34 +21,33 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 )
 
-// NodeReuseLabel on a host keeps it for the machines of one control plane or MachineDeployment. (CAPM3, nodeReuse of a
-// Metal3MachineTemplate.)
+// NodeReuseLabel reserves a host for the machines of one control plane or MachineDeployment (CAPM3, nodeReuse of a Metal3MachineTemplate).
 const NodeReuseLabel = "infrastructure.cluster.x-k8s.io/node-reuse"
 
-// Wants is what a machine asks of the host that it is put on.
+// Wants is what a machine requires of a host.
 type Wants struct {
-	// Selector selects by the labels of the host: spec.hostSelector of the Metal3Machine.
+	// Selector is spec.hostSelector of the Metal3Machine.
 	Selector labels.Selector
-	// ReusedBy is the value of CAPM3's label node-reuse on hosts that are kept for machines like this one; empty if none are.
+	// ReusedBy is the value of NodeReuseLabel on hosts that are reserved for machines like this one; empty if none can be.
 	ReusedBy string
 }
 
 // Any is what a machine wants of which nothing is known.
 var Any = Wants{Selector: labels.Everything()}
 
-// WantsBy returns what m wants of its host, by its Metal3Machine, which was read whole. The error is that of a hostSelector that cannot be
-// used: CAPM3 chooses no host then.
-func WantsBy(between *unstructured.Unstructured, m *clusterv1.Machine) (Wants, error) {
-	selector, err := hostSelector(between)
+// WantsBy returns what m wants of its host. m3m is its whole Metal3Machine. The error says that CAPM3 cannot use hostSelector, and so
+// chooses no host.
+func WantsBy(m3m *unstructured.Unstructured, m *clusterv1.Machine) (Wants, error) {
+	selector, err := hostSelector(m3m)
 	if err != nil {
-		return Any, fmt.Errorf("read spec.hostSelector of Metal3Machine %s/%s: %w", between.GetNamespace(), between.GetName(), err)
+		return Any, fmt.Errorf("read spec.hostSelector of Metal3Machine %s/%s: %w", m3m.GetNamespace(), m3m.GetName(), err)
 	}
 	return Wants{Selector: selector, ReusedBy: reusedBy(m)}, nil
 }
 
-// hostSelector is spec.hostSelector as CAPM3 reads it, which writes operators in lower case. (CAPM3, hostLabelSelectorForMachine.)
-func hostSelector(between *unstructured.Unstructured) (labels.Selector, error) {
-	field, _, err := unstructured.NestedMap(between.Object, "spec", "hostSelector")
+// hostSelector returns spec.hostSelector with operators in lower case, as CAPM3 reads it. (CAPM3, hostLabelSelectorForMachine.)
+func hostSelector(m3m *unstructured.Unstructured) (labels.Selector, error) {
+	field, _, err := unstructured.NestedMap(m3m.Object, "spec", "hostSelector")
 	if err != nil {
 		return nil, err
 	}
@@ -70,8 +69,8 @@ func hostSelector(between *unstructured.Unstructured) (labels.Selector, error) {
 	return selector, nil
 }
 
-// reusedBy is the value of the label node-reuse on the hosts that are kept for machines of m's owner. (CAPM3, getControlPlaneName and
-// getMachineDeploymentName; the label of the Machine names the MachineDeployment as well.)
+// reusedBy returns the value of NodeReuseLabel on hosts that are reserved for machines of m's owner. (CAPM3, getControlPlaneName and
+// getMachineDeploymentName; kubemend takes the name of the MachineDeployment from the label of the Machine.)
 func reusedBy(m *clusterv1.Machine) string {
 	if _, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]; controlPlane {
 		if owner := metav1.GetControllerOf(m); owner != nil {
@@ -85,18 +84,18 @@ func reusedBy(m *clusterv1.Machine) string {
 	return ""
 }
 
-// Refusal is why CAPM3 does not put a machine on a host; without a reason it may.
+// Refusal says why CAPM3 does not put a machine on a host. If Reason is empty, CAPM3 may.
 type Refusal struct{ Reason, Message string }
 
-// NotAvailable is the reason of a host that fits, and that the Bare Metal Operator has not made available.
+// NotAvailable is the reason for a host that matches, but that BMO has not made available.
 const NotAvailable = "NotAvailable"
 
-// Refuses is why CAPM3 does not put a machine that wants that on host. (CAPM3, chooseHost.) That a host is not detached is a rule of ours:
-// CAPM3 chooses such a one, and the Bare Metal Operator never provisions it.
+// Refuses returns why CAPM3 does not put a machine that wants w on host. (CAPM3, chooseHost.) Only the refusal of detached hosts is a rule
+// of kubemend: CAPM3 does choose them, but BMO never provisions them.
 func (w Wants) Refuses(host *bmov1alpha1.BareMetalHost) Refusal {
 	owner, kept := host.Labels[NodeReuseLabel]
 	consumer, state := host.Spec.ConsumerRef, host.Status.Provisioning.State
-	// One that is kept for an owner has another consumer than a machine, its Cluster. (CAPM3, Delete)
+	// The consumer of a host that is kept for an owner may be the Cluster, which does not use the host. (CAPM3, Delete)
 	used := consumer != nil && (!kept || IsMetal3Machine(consumer)) && state != bmov1alpha1.StateDeprovisioning
 	annotated := func(keys ...string) bool {
 		return slices.ContainsFunc(keys, func(key string) bool { _, set := host.Annotations[key]; return set })
@@ -124,7 +123,7 @@ func (w Wants) Refuses(host *bmov1alpha1.BareMetalHost) Refusal {
 	return Refusal{}
 }
 
-// unmatched is the first requirement of the selector that host does not meet; empty if it meets all.
+// unmatched returns the first requirement of the selector that host does not meet; empty if there is none.
 func (w Wants) unmatched(host *bmov1alpha1.BareMetalHost) string {
 	requirements, _ := w.Selector.Requirements()
 	slices.SortFunc(requirements, func(a, b labels.Requirement) int { return strings.Compare(a.String(), b.String()) })
@@ -136,10 +135,10 @@ func (w Wants) unmatched(host *bmov1alpha1.BareMetalHost) string {
 	return ""
 }
 
-// Fitting are the names of the hosts that CAPM3 could put a machine on that wants that, of all hosts of its namespace.
+// Fitting returns the names of those hosts, out of all hosts of the namespace, on which CAPM3 could put a machine that wants w.
 //
-// Hosts that are kept for its owner go before all others, and while there is one, CAPM3 waits for it even if it is not available yet. A
-// failure domain is no more than a preference: where no host has its label, CAPM3 takes another one. (CAPM3, chooseHost and pickHost.)
+// Hosts that are reserved for its owner go first: while there is one, CAPM3 waits for it, even if it is not available yet. A failure domain
+// is only a preference: if no host has its label, CAPM3 takes another host. (CAPM3, chooseHost and pickHost.)
 func (w Wants) Fitting(hosts []*bmov1alpha1.BareMetalHost) []string {
 	var reused, others []string
 	reuse := false
@@ -160,21 +159,21 @@ func (w Wants) Fitting(hosts []*bmov1alpha1.BareMetalHost) []string {
 	return others
 }
 
-// Free reports whether CAPM3 could put a machine on host that has its labels.
+// Free reports whether CAPM3 could put on host a machine whose hostSelector matches.
 func Free(host *bmov1alpha1.BareMetalHost) bool { return Any.Refuses(host).Reason == "" }
 
-// Available reports whether the Bare Metal Operator has made host available.
+// Available reports whether BMO has made host available.
 func Available(host *bmov1alpha1.BareMetalHost) bool {
 	state := host.Status.Provisioning.State
 	return state == bmov1alpha1.StateAvailable || state == bmov1alpha1.StateReady
 }
 
-// State is the provisioning state of host as a word.
+// State returns the provisioning state of host, or "none".
 func State(host *bmov1alpha1.BareMetalHost) string {
 	return cmp.Or(string(host.Status.Provisioning.State), "none")
 }
 
-// Consumer is the name of the Metal3Machine that has h; empty if none does.
+// Consumer returns the name of the Metal3Machine that uses h; empty if none does.
 func Consumer(h *bmov1alpha1.BareMetalHost) string {
 	if IsMetal3Machine(h.Spec.ConsumerRef) {
 		return h.Spec.ConsumerRef.Name
@@ -182,7 +181,7 @@ func Consumer(h *bmov1alpha1.BareMetalHost) string {
 	return ""
 }
 
-// FitsTheSame reports whether two versions of a host differ in nothing that decides which machines could be put on it, or which one has it.
+// FitsTheSame reports whether a and b, two versions of a host, are the same for the choice of a host and have the same consumer.
 func FitsTheSame(a, b *bmov1alpha1.BareMetalHost) bool {
 	owners := Wants{Selector: labels.Everything(), ReusedBy: a.Labels[NodeReuseLabel]}
 	return a.UID == b.UID && maps.Equal(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec.ConsumerRef, b.Spec.ConsumerRef) &&

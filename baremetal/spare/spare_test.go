@@ -17,7 +17,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 )
 
-// aSpare is a host that CAPM3 could put a machine on.
+// aSpare returns a host that CAPM3 could put a machine on.
 func aSpare(name string, changes ...func(*bmov1alpha1.BareMetalHost)) *bmov1alpha1.BareMetalHost {
 	h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Annotations: map[string]string{}}}
 	h.Status.Provisioning.State, h.Status.OperationalStatus = bmov1alpha1.StateAvailable, bmov1alpha1.OperationalStatusOK
@@ -45,7 +45,7 @@ func labelled(key, value string) func(*bmov1alpha1.BareMetalHost) {
 	return func(h *bmov1alpha1.BareMetalHost) { metav1.SetMetaDataLabel(&h.ObjectMeta, key, value) }
 }
 
-// (CAPM3, chooseHost, which the rules follow one by one; that a detached host is none is a rule of ours.)
+// The cases follow CAPM3's chooseHost one by one. Only the refusal of detached hosts is a rule of kubemend.
 func TestWhichHostsAreFree(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*bmov1alpha1.BareMetalHost)

@@ -1,5 +1,4 @@
-// kubectl-mend is a plugin of kubectl, and of clusterctl: it says why a machine is or is not being remediated, and when the next thing
-// happens.
+// kubectl-mend is a plugin of kubectl and of clusterctl. It explains why a machine is or is not being remediated, and what happens next.
 package main
 
 import (
@@ -21,21 +20,20 @@ import (
 // version is set by the linker.
 var version = "dev"
 
-// garbagePercent is how much garbage may pile up before it is collected, in percent of what is in use. The program lives for a
-// second: what it reads of a large cluster is garbage as soon as it is parsed, and to collect it at every turn takes longer
-// than the memory is worth.
+// garbagePercent is the GOGC value of the program. The default of 100 collects garbage too often for a program that runs for a second and
+// whose answers from a large cluster become garbage as soon as they are parsed.
 const garbagePercent = 200
 
 func main() {
-	if os.Getenv("GOGC") == "" { // else the user has decided
+	if os.Getenv("GOGC") == "" { // a user's own GOGC wins
 		debug.SetGCPercent(garbagePercent)
 	}
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	klog.SetSlogLogger(slog.New(slog.NewTextHandler(text.OnScreen(os.Stderr), nil))) // what libraries log may quote a server
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(text.OnScreen(os.Stderr), nil))) // libraries may log text from a server: escape it
 	os.Exit(command.Run(ctrl.SetupSignalHandler(), command.New(streams, calledAs(os.Args[0]), version), streams))
 }
 
-// calledAs is how a user has called the program: a plugin's file is named after its host and itself.
+// calledAs returns how a user calls the plugin whose file is given: "kubectl mend" for kubectl-mend, "clusterctl mend" for clusterctl-mend.
 func calledAs(file string) string {
 	name := strings.TrimSuffix(filepath.Base(file), ".exe")
 	if host, plugin, is := strings.Cut(name, "-"); is {

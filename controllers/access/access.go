@@ -1,4 +1,4 @@
-// Package access asks the API server what the manager may do. It decides nothing.
+// Package access asks the API server what the manager may do.
 package access
 
 import (
@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Allowed asks the API server behind c whether c's user may do what is asked. Every user may ask that of themselves; where an administrator
-// has taken that away, the answer is yes, and what is forbidden will show.
+// Allowed asks the API server with a SelfSubjectAccessReview whether the user of c has the right that asked describes. By default all users
+// may create such a review. If an administrator has removed that right, Allowed returns true: the later request fails if it is forbidden.
 func Allowed(ctx context.Context, c client.Writer, asked authorizationv1.ResourceAttributes) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &asked}}
 	err := c.Create(ctx, review)
@@ -25,7 +25,7 @@ func Allowed(ctx context.Context, c client.Writer, asked authorizationv1.Resourc
 	return review.Status.Allowed, nil
 }
 
-// Words say what is asked, such as watch example.org/things in namespace attic.
+// Words describes asked for a message, such as "watch example.org/things in namespace attic".
 func Words(asked authorizationv1.ResourceAttributes) string {
 	what := asked.Verb + " " + strings.TrimPrefix(asked.Group+"/"+asked.Resource, "/")
 	if asked.Namespace != "" {

@@ -1,7 +1,7 @@
-// Package begin is the one gate for what cannot be taken back: a remediation request, a power-off.
+// Package begin guards writes that cannot be taken back: the creation of a remediation request, and the power-off of a host.
 //
-// A limit that is counted in a cache is exceeded by two reconciles that run before the cache shows the first write. So who begins
-// something decides once more, on what the API server has, one at a time for all that share a limit.
+// If two reconciles run before the cache shows the first write, both may start a remediation, and together exceed a limit. Therefore a
+// controller decides again just before such a write, on reads from the API server, and only one reconcile at a time does so for each limit.
 package begin
 
 import (
@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// Within is how long a beginning may take, the wait for those before it and its writes included. After that it is decided anew: a
-	// webhook that does not answer holds up neither the worker nor what shares a scope with it.
+	// Within is the timeout of Begin, including the wait for earlier callers and all writes. Then the controller decides again, so a
+	// webhook that does not answer blocks neither the worker nor the other callers that need the same scope.
 	Within = 10 * time.Second
-	// Settles is how long a write may still be carried out whose answer was lost. Until then nothing else begins in its scopes.
+	// Settles is how long the API server may still carry out a write whose response was lost. Until then nobody else begins in its scopes.
 	Settles = 30 * time.Second
 )
 
-// ErrUnasked says that a beginning failed before its write was asked for: no answer to that can be lost.
+// ErrUnasked says that a caller of Begin failed before it sent its write, so no response to the write can be lost.
 var ErrUnasked = errors.New("nothing was asked for yet")
 
-// ErrBusy says that another remediation is about to begin in the same scope, or may have begun. It is decided anew a moment later.
+// ErrBusy says that another remediation is about to begin in the same scope, or may have begun. The controller tries again a moment later.
 var ErrBusy = errors.New("another remediation is about to begin")
 
-// Gate lets one beginning at a time through for each scope, such as a control plane or the limit of a check. It keeps no more than the
-// scopes that are in use, and those in which an answer was lost.
+// Gate lets one caller at a time begin in each scope, such as a control plane or the limit of a check. It stores only the scopes that are
+// in use, and the scopes in which a response was lost.
 type Gate struct {
 	Clock clock.PassiveClock
 
@@ -41,19 +41,18 @@ type Gate struct {
 	scopes map[string]*scope
 }
 
-// scope is what of several beginnings only one may have at a time.
+// scope is a lock that one caller of Begin holds at a time.
 type scope struct {
-	// taken is full while somebody is inside. It is a channel, since who waits for a mutex cannot give up with its context.
+	// taken is full while a caller holds the lock. It is a channel because a wait for a mutex does not end with a context.
 	taken chan struct{}
-	users int
-	// by is whose answer was lost, and until how long its write may still be carried out; zero if no answer was lost.
-	by    string
-	until time.Time
+	users int       // how many callers hold the lock or wait for it
+	by    string    // the caller whose response was lost
+	until time.Time // when the API server can no longer carry out that write; zero if no response was lost
 }
 
-// Begin takes all scopes, in the same order for everybody, and calls begin, which reads past the caches, decides on that as before, and
-// writes only if the decision is the same. It returns ErrBusy if the scopes cannot be taken in time. A beginning whose answer was lost
-// may be repeated by the same caller at once, by others after Settles: the write may be carried out after they have read.
+// Begin locks all scopes, in sorted order to prevent a deadlock, and calls begin, which reads from the API server, decides again, and
+// writes only if the decision is the same. If Begin cannot lock all scopes in time, it returns ErrBusy. After a lost response the same
+// caller may begin again at once, but others only after Settles: the API server may carry out the write after they have read.
 func (g *Gate) Begin(ctx context.Context, by string, scopes []string, begin func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, Within)
 	defer cancel()
@@ -79,7 +78,7 @@ func (g *Gate) Begin(ctx context.Context, by string, scopes []string, begin func
 	return err
 }
 
-// take takes a scope, and reports whether it could before ctx was done.
+// take locks a scope. It returns false if ctx ended first.
 func (g *Gate) take(ctx context.Context, name string) bool {
 	g.mu.Lock()
 	if g.scopes == nil {
@@ -101,7 +100,7 @@ func (g *Gate) take(ctx context.Context, name string) bool {
 	}
 }
 
-// leave gives a scope up that was taken.
+// leave unlocks a scope.
 func (g *Gate) leave(name string) {
 	g.mu.Lock()
 	taken := g.scopes[name].taken
@@ -110,7 +109,7 @@ func (g *Gate) leave(name string) {
 	g.drop(name)
 }
 
-// drop forgets a scope that nobody uses any more and in which no answer was lost.
+// drop deletes a scope that has no users any more and in which no response was lost within Settles.
 func (g *Gate) drop(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -121,7 +120,7 @@ func (g *Gate) drop(name string) {
 	}
 }
 
-// unsettled is the first scope in which somebody else's answer was lost a moment ago; empty if there is none.
+// unsettled returns the first scope in which the response to another caller was lost within Settles; empty if there is none.
 func (g *Gate) unsettled(by string, names []string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -133,7 +132,7 @@ func (g *Gate) unsettled(by string, names []string) string {
 	return ""
 }
 
-// doubt notes that the answer of a beginning was lost. No later answer ends that before Settles is over: it says nothing of that write.
+// doubt notes that the response to a write was lost. A later response does not clear the note, because it says nothing about that write.
 func (g *Gate) doubt(by string, names []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -142,7 +141,7 @@ func (g *Gate) doubt(by string, names []string) {
 	}
 }
 
-// Lost reports whether it is not known after err whether a write was made: the API server has not said that it was not.
+// Lost reports whether err leaves it open whether the write was made: the write was sent, and the API server has not refused it.
 func Lost(err error) bool {
 	switch {
 	case err == nil, errors.Is(err, ErrBusy), errors.Is(err, ErrUnasked), errors.Is(err, consistency.ErrStale):

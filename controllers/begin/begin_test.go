@@ -79,14 +79,14 @@ const (
 	troubled       = 5 * time.Minute
 )
 
-// cluster is an API server with a cache that shows what was stored late. Writes may be slow, lost, or carried out after nobody waits for
-// them any more.
+// cluster is an API server with a cache that is behind. A write may be slow, may be lost, or may be carried out after its caller has given
+// up.
 type cluster struct {
 	t              *testing.T
 	random         *rand.Rand
 	start          time.Time
 	stored, cached [members]bool
-	began, begun   [members]int // how often it was begun, and how often that was answered
+	began, begun   [members]int // how often each member began, and how often the response arrived
 }
 
 func (c *cluster) check() {
@@ -101,7 +101,7 @@ func (c *cluster) check() {
 	}
 }
 
-// allows is the decision: it is made on what the cache shows, and again on what is stored.
+// allows is the decision, which is made on the state in the cache and again on the stored state.
 func allows(state [members]bool, member int) bool {
 	underWay := 0
 	for _, is := range state {
@@ -149,7 +149,7 @@ func (c *cluster) write(ctx context.Context, member int) error {
 	return nil
 }
 
-// Design, "What must hold, always", 4 and 5, whatever two workers read, write and lose.
+// This holds whatever two workers read and write, and whichever responses are lost.
 func TestNeverMoreThanALimitBeginsAndNothingIsBlockedForEver(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {

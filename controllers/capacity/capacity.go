@@ -1,8 +1,9 @@
 // Package capacity says what the capacity of a machine that is being replaced waits for, and until when.
 //
-// It reads the conditions that Cluster API and its providers set on the old Machine (Deleting), on its owner (ScalingUp, Remediating), on
-// the new Machine (BootstrapConfigReady, InfrastructureReady, NodeReady) and the state of a BareMetalHost, and quotes them. It writes
-// nothing. It reads with the rights of its caller: what could not be read is in Unread, and is never taken for missing.
+// It reads and quotes the conditions that Cluster API and its providers set on the old Machine (Deleting), on its owner (ScalingUp,
+// Remediating) and on the new Machine (BootstrapConfigReady, InfrastructureReady, NodeReady), and the state of BareMetalHosts. It writes
+// nothing. It reads with the rights of its caller. Kinds that the caller may not read are listed in Unread, and their objects never count
+// as missing.
 package capacity
 
 import (
@@ -22,7 +23,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// The stages, in their order. Of the last three, Back and NotReplaced are ends.
+// The stages, in their order. Back and NotReplaced are ends.
 const (
 	OwnerActs               = "OwnerActs"
 	Deleting                = "Deleting"
@@ -37,54 +38,55 @@ const (
 	NotReplaced             = "NotReplaced"
 )
 
-// StageTexts are the stages as headings of a page.
+// StageTexts has the stages as headings of a page.
 var StageTexts = map[string]string{
 	OwnerActs: "the owner acts", Deleting: "being deleted", NoReplacement: "no new machine",
 	WaitingForBootstrapData: "waiting for bootstrap data", NoHostFits: "no host fits", Provisioning: "provisioning", Booting: "booting",
 	NodeNotReady: "node not Ready", Unread: "not known", Back: "back", NotReplaced: "not replaced",
 }
 
-// Story is what the capacity of a machine waits for, or how the wait has ended.
+// Story says what the capacity of a machine waits for, or how the wait has ended.
 type Story struct {
 	Stage string
-	// Reason is what is waited for. Where a partner has a reason for it, it is the partner's.
+	// Reason is what the capacity waits for. If Cluster API or a provider has a reason for it, Reason is the same.
 	Reason string
-	// Old is the machine that was lost, Machine the one that the stage is about: the old one, or the one that replaces it.
+	// Old is the machine that was lost. Machine is the machine that the stage is about: the old one, or its replacement.
 	Old, Machine string
-	// Owner makes the new machine. WaitsFor is the object that is waited for; without a name it is none.
+	// Owner creates the new machine. WaitsFor is the object that the capacity waits for; it has no name if there is none.
 	Owner, WaitsFor rule.Ref
-	// Replacement is the new machine; without a name there is none.
+	// Replacement is the new machine; it has no name if there is none.
 	Replacement Replacement
-	// New is the Machine of Replacement, if it was read; Host is its BareMetalHost, Healthy reports that its node is Ready and no check
-	// marks it.
-	New     *clusterv1.Machine
-	Host    string
+	// New is the Machine of Replacement, if it was read.
+	New *clusterv1.Machine
+	// Host is the name of its BareMetalHost.
+	Host string
+	// Healthy reports that its node is Ready, no check finds it unhealthy, and it is not being deleted.
 	Healthy bool
-	// Ready is how many machines of the owner have a Ready node, of one that has replaced them all.
+	// Ready is how many machines of the owner have a Ready node, once the owner has all its machines; else 0.
 	Ready int
-	// Since is when the wait began. Deadline is when it ends by itself, or when a check counts the new machine as unhealthy, which follows
-	// from Timeout.
+	// Since is when the wait began. Deadline is when it ends by itself, or when a check will find the new machine unhealthy.
 	Since, Deadline time.Time
-	Timeout         time.Duration
-	Overdue         bool
-	// Message is what is waited for, as a clause.
+	// Timeout is the setting that Deadline follows from.
+	Timeout time.Duration
+	Overdue bool
+	// Message is what the capacity waits for, as a clause.
 	Message string
-	// Next is what comes next. Hint is what a user can do in this wait, and Todo is the same once the wait has lasted too long.
+	// Next is what happens next. Hint is what a user can do about this wait. Todo is the same as Hint once the wait has lasted too long.
 	Next, Todo, Hint rule.Step
-	// Hosts are why none of the BareMetalHosts is taken.
+	// Hosts are the reasons why the BareMetalHosts are not used.
 	Hosts  []cliv1.HostRefusal
 	Unread []string
 }
 
-// Ended reports whether nothing more is waited for.
+// Ended reports whether the wait is over.
 func (s *Story) Ended() bool { return s.Stage == Back || s.Stage == NotReplaced }
 
-// AwaitsNode reports whether nothing but the node itself is waited for: a check that selects it has to remediate it, or a user.
+// AwaitsNode reports whether only the node itself is missing, so that a check that selects it, or a user, has to remediate it.
 func (s *Story) AwaitsNode() bool {
 	return s.Stage == NodeNotReady && (s.Reason == NodeNotReadyReason || s.Reason == Disconnected)
 }
 
-// Document is s for programs.
+// Document returns s for programs.
 func (s *Story) Document() cliv1.Capacity {
 	document := cliv1.Capacity{
 		Machine: s.Old, About: s.Machine, Stage: s.Stage, Reason: s.Reason,
@@ -103,33 +105,32 @@ func (s *Story) Document() cliv1.Capacity {
 	return document
 }
 
-// What tells which machine replaces which.
+// The ways to find which machine replaces which.
 const (
-	// Recorded: its owner has written it down, as KubeadmControlPlanes do. All others are guesses.
+	// Recorded: the owner has written it down, as KubeadmControlPlanes do. All other ways are guesses.
 	Recorded = "Recorded"
-	// Remembered: a RemediationRecord has it.
+	// Remembered: a RemediationRecord names the replacement.
 	Remembered = "Remembered"
-	// SameHost: it has the host that the old one had.
+	// SameHost: the new machine has the host of the old one.
 	SameHost = "SameHost"
-	// Alone: the owner has lost one machine, and made one since.
+	// Alone: the owner has lost one machine, and created one since.
 	Alone = "Alone"
-	// ByOrder: the owner has lost several, and made them in some order.
+	// ByOrder: the owner has lost several machines. The first one lost is replaced by the first one created since, and so on.
 	ByOrder = "ByOrder"
 )
 
-// guessedBy is how a guess was made, in words.
 var guessedBy = map[string]string{
 	Remembered: "by the RemediationRecord of that machine", SameHost: "it has the same host",
 	Alone: "it is the only one that its owner has made since", ByOrder: "by the order in which machines were lost and made",
 }
 
-// Replacement is a machine that replaces another, or of which another takes the place, and how it was found.
+// Replacement is the machine that replaces another, or that is replaced, and how it was found.
 type Replacement struct{ Name, By string }
 
-// Guess reports whether that is not written down.
+// Guess reports whether the replacement is not written down by the owner.
 func (r Replacement) Guess() bool { return r.Name != "" && r.By != Recorded }
 
-// Of says that r replaces the machine old, as a clause; empty if there is none.
+// Of returns a clause that says that r replaces the machine old; empty if either has no name.
 func (r Replacement) Of(old string) string {
 	switch {
 	case r.Name == "" || old == "":
@@ -140,7 +141,7 @@ func (r Replacement) Of(old string) string {
 	return "Machine " + r.Name + " probably replaces Machine " + old + " (" + guessedBy[r.By] + ")"
 }
 
-// Predecessor is the name of r as that of a machine that another replaces.
+// Predecessor returns the name of r for a text about the machine that replaces r.
 func (r Replacement) Predecessor() string {
 	if !r.Guess() {
 		return r.Name
@@ -151,13 +152,13 @@ func (r Replacement) Predecessor() string {
 // Story returns what the capacity of the machine waits for.
 func (f *Facts) Story() Story { return f.told(f.decide(), f.Name) }
 
-// Follow returns what the machine, a new one that exists, waits for, and which machine it replaces, if that is known.
+// Follow returns what an existing new machine waits for, and which machine it replaces, if that is known.
 func (f *Facts) Follow() (story Story, predecessor Replacement) {
 	predecessor = f.Predecessor()
 	return f.told(f.follow(f.old), predecessor.Name), predecessor
 }
 
-// Deletion returns what the deletion of the machine waits for, whether it is replaced or not. It is about a Machine that is being deleted.
+// Deletion returns what the deletion of a Machine waits for, whether the Machine is replaced or not.
 func (f *Facts) Deletion() Story {
 	w := f.deletion(f.old)
 	if w.next == machineGoes && (f.end() != "" || f.surplus()) {
@@ -166,7 +167,7 @@ func (f *Facts) Deletion() Story {
 	return f.told(w, f.Name)
 }
 
-// told is w with its words, about the machine old that was lost.
+// told returns w with its texts filled in; old is the name of the machine that was lost.
 func (f *Facts) told(w found, old string) Story {
 	s, fill := w.Story, f.words(&w, old)
 	s.Stage, s.Reason, s.Message = w.stage, w.reason, oneLine(fill.Replace(w.message))
@@ -193,7 +194,7 @@ func (f *Facts) told(w found, old string) Story {
 	return s
 }
 
-// words has the names and the quotations that texts of w have room for.
+// words fills the placeholders in the texts of w.
 func (f *Facts) words(w *found, old string) *strings.Replacer {
 	lost, gone := "Machine "+old, "Machine "+old+" is gone"
 	if old == "" {
@@ -221,7 +222,7 @@ func (f *Facts) words(w *found, old string) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// named is an object; those of the workload cluster, whose namespace is not the machine's, with that.
+// named returns the kind and name of an object; a PodDisruptionBudget, which is in the workload cluster, also has its namespace.
 func named(ref rule.Ref) string {
 	if ref.Kind == "PodDisruptionBudget" {
 		return ref.String()
@@ -229,7 +230,7 @@ func named(ref rule.Ref) string {
 	return ref.Kind + " " + ref.Name
 }
 
-// said quotes a condition. The message is in lines of its own, of which oneLine makes one.
+// said quotes a condition. Its message may have several lines, which oneLine joins.
 func said(cond metav1.Condition) string {
 	switch {
 	case cond.Message != "":
@@ -247,10 +248,10 @@ func reported(cond metav1.Condition) string {
 	return " (" + cond.Reason + ")" + said(cond)
 }
 
-// FewHosts is how many hosts a sentence has room for. Of more the refusals are in Story.Hosts alone.
+// FewHosts is how many hosts a message names. Story.Hosts has all.
 const FewHosts = 3
 
-// hostsText is which hosts fit, or why none does.
+// hostsText returns which hosts fit, or why none does.
 func hostsText(w *found) string {
 	switch n := len(w.Hosts); {
 	case len(w.fitting) == 1:
@@ -271,11 +272,10 @@ func hostsText(w *found) string {
 	return "none fits: " + strings.Join(names, ", ")
 }
 
-// Texts of others are bounded where they are quoted: a tenant may have written megabytes into a condition, an annotation or an error, or
-// what a terminal obeys.
+// mostQuoted is how long a quoted text may be. A tenant may write megabytes into a condition, an annotation or an error.
 const mostQuoted = 2048
 
-// oneLine is a message of several lines in one, without the bullets, and bounded.
+// oneLine joins the lines of a message without bullets, shortens it, and replaces control characters, which terminals obey.
 func oneLine(message string) string {
 	message = health.Short(message, 2*mostQuoted)
 	var parts []string
@@ -286,7 +286,7 @@ func oneLine(message string) string {
 	}
 	text := strings.Join(parts, "; ")
 	text = strings.ReplaceAll(text, ":; ", ": ") // a line that introduces others ends with a colon
-	text = strings.Map(func(r rune) rune {       // what is obeyed and not shown is replaced
+	text = strings.Map(func(r rune) rune {       // replace control characters
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {
 			return unicode.ReplacementChar
 		}

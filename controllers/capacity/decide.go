@@ -17,18 +17,18 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// found is a story before its words are filled in.
+// found is a story before its texts are filled in.
 type found struct {
 	Story
 	wait
 
-	// said is the condition of a partner that is quoted, ailing what the infrastructure reports besides.
+	// said is the condition that the message quotes. ailing is what the infrastructure reports besides.
 	said, ailing metav1.Condition
 	host         *bmov1alpha1.BareMetalHost
-	// pause is what pauses WaitsFor, as what to do about it; finalizers are those of others on the machine; fitting are hosts that fit.
+	// pause is how to unpause WaitsFor. finalizers are those of other controllers on the machine. fitting are the hosts that fit.
 	pause, finalizers string
 	fitting           []string
-	// machines is how many an owner has that makes no other one.
+	// machines is how many machines an owner has that creates no other one.
 	machines int
 }
 
@@ -36,7 +36,7 @@ func about(w wait, machine string, waitsFor rule.Ref, since time.Time, said meta
 	return found{Story: Story{Machine: machine, WaitsFor: waitsFor, Since: since}, wait: w, said: said}
 }
 
-// decide returns what the capacity of the machine waits for. First come the ends, then what is there, the old machine after the new one.
+// decide returns what the capacity of the machine waits for. Ends come first, then the new machine, then the old one.
 func (f *Facts) decide() found {
 	by, end, none := f.replacement(), f.end(), metav1.Condition{}
 	made := f.other(by.Name)
@@ -64,7 +64,7 @@ func (w found) replacing(by Replacement) found {
 	return w
 }
 
-// end is the reason for which no machine is made; empty if one is.
+// end returns the reason why no machine will be created; empty if one will.
 func (f *Facts) end() string {
 	switch {
 	case f.namespaceDeleted:
@@ -79,7 +79,7 @@ func (f *Facts) end() string {
 	return ""
 }
 
-// pausedBy returns w as long as neither the Cluster nor object, on which it depends, is paused; else that this is waited for.
+// pausedBy returns w, or the wait for the Cluster or for object to be unpaused if either is paused.
 func (f *Facts) pausedBy(w found, object rule.Ref, annotated bool) found {
 	stage, reason := w.stage, paused.reason
 	switch {
@@ -95,8 +95,7 @@ func (f *Facts) pausedBy(w found, object rule.Ref, annotated bool) found {
 	return w
 }
 
-// notDeleted is what an unhealthy machine waits for that is not being deleted: its owner, as that has answered, or to become healthy as it
-// is.
+// notDeleted returns what an unhealthy machine waits for that is not being deleted: its owner, or its recovery if the owner was not asked.
 func (f *Facts) notDeleted() found {
 	answer := condOf(f.old, clusterv1.MachineOwnerRemediatedCondition)
 	if answer.Status != metav1.ConditionFalse {
@@ -109,19 +108,19 @@ func (f *Facts) notDeleted() found {
 		w.wait = ownerless
 		return w
 	case answer.Reason == refused.reason && f.owner.rollingOut:
-		w.wait, w.reason = putOff, answer.Reason // the rollout replaces it
+		w.wait, w.reason = putOff, answer.Reason // the rollout replaces the machine
 	case answered:
 		w.wait = known
-	case answer.Reason != asked.reason: // of a provider with answers of its own
+	case answer.Reason != asked.reason: // a reason of another provider
 		w.message = "{owner} was asked to replace {machine}, and has not replaced it{reported}"
 	case slices.ContainsFunc(f.others, unhealthy):
 		w.said = cond(f.owner.conditions, clusterv1.RemediatingCondition)
-		w.message += "{said}" // it may replace one machine at a time, and answer for others alone
+		w.message += "{said}" // the owner may be busy with another machine
 	}
 	return f.pausedBy(w, f.owner.maker, f.owner.paused)
 }
 
-// enough is what follows where the owner has all its machines: it was scaled down, or has made the new one before the old one is gone.
+// enough returns what follows if the owner has all its machines: it was scaled down, or has already created the new machine.
 func (f *Facts) enough() found {
 	machines, withNode := f.count()
 	if !f.surges() || *f.owner.replicas == 0 {
@@ -138,7 +137,7 @@ func (f *Facts) enough() found {
 	return w
 }
 
-// unready is the first machine whose node is not Ready, those of the current revision first; nil if there is none.
+// unready returns the first machine whose node is not Ready, with machines of the current revision first; nil if there is none.
 func (f *Facts) unready() *clusterv1.Machine {
 	var first *clusterv1.Machine
 	for _, machine := range f.others {
@@ -153,7 +152,7 @@ func (f *Facts) unready() *clusterv1.Machine {
 	return first
 }
 
-// noReplacement is what follows where the machine is gone, and no new one was made.
+// noReplacement returns the wait while the machine is gone and no new one was created.
 func (f *Facts) noReplacement() found {
 	scales := cond(f.owner.conditions, clusterv1.ScalingUpCondition)
 	w := about(creates, f.Name, f.owner.ref, f.Gone, scales)
@@ -164,13 +163,13 @@ func (f *Facts) noReplacement() found {
 	case !f.owner.known:
 		w.wait = notReadable
 		return w
-	case scales.Status == metav1.ConditionTrue && strings.Contains("\n"+scales.Message, "\n* "): // what hinders, each in a line of its own
+	case scales.Status == metav1.ConditionTrue && strings.Contains("\n"+scales.Message, "\n* "): // each line names an obstacle
 		w.wait = blocked
 	}
 	return f.pausedBy(w, f.owner.maker, f.owner.paused)
 }
 
-// deletion is what machine, which is being deleted, waits for: what its condition Deleting says.
+// deletion returns what a machine that is being deleted waits for, according to its condition Deleting.
 func (f *Facts) deletion(machine *clusterv1.Machine) found {
 	said := condOf(machine, clusterv1.MachineDeletingCondition)
 	w := about(deletionBegins, machine.Name, machineRef(machine), machine.DeletionTimestamp.Time, said)
@@ -178,14 +177,14 @@ func (f *Facts) deletion(machine *clusterv1.Machine) found {
 	switch {
 	case known:
 		w.wait, w.reason = phase, said.Reason
-	case said.Reason != "" && said.Reason != clusterv1.MachineDeletingReason: // of a later Cluster API
+	case said.Reason != "" && said.Reason != clusterv1.MachineDeletingReason: // a reason of a later Cluster API
 		w.reason, w.message = clusterv1.MachineDeletingReason, waits
 	}
 	f.phase(&w, machine)
 	return f.pausedBy(w, machineRef(machine), isPaused(machine))
 }
 
-// phase adds to a wait of the deletion of machine for what that waits, since when and until when.
+// phase adds to a wait of a deletion its object, its beginning and its deadline.
 func (f *Facts) phase(w *found, machine *clusterv1.Machine) {
 	at, spec := machine.DeletionTimestamp.Time, machine.Spec.Deletion
 	began := ptr.Deref(machine.Status.Deletion, clusterv1.MachineDeletionStatus{})
@@ -201,7 +200,7 @@ func (f *Facts) phase(w *found, machine *clusterv1.Machine) {
 		f.inWorkload(w, machine, began.WaitForNodeVolumeDetachStartTime.Time, spec.NodeVolumeDetachTimeoutSeconds)
 	case clusterv1.MachineDeletingWaitingForPreTerminateHookReason:
 		w.Since = cmp.Or(began.WaitForPreTerminateHookStartTime.Time, at)
-		// That of a control plane is not for a user: to remove it would lose a member of etcd.
+		// A user must not remove the hook of a control plane: etcd would lose a member.
 		if _, controlPlane := machine.Labels[clusterv1.MachineControlPlaneLabel]; controlPlane {
 			w.WaitsFor, w.hint, w.usual = f.owner.ref, lookAtOwner, ownerTakes
 		}
@@ -223,7 +222,7 @@ func (f *Facts) phase(w *found, machine *clusterv1.Machine) {
 	}
 }
 
-// inWorkload adds to a wait for something in the workload cluster its deadline, and whether Cluster API has a connection there.
+// inWorkload adds the deadline of a wait in the workload cluster, and whether Cluster API has a connection to that cluster.
 func (f *Facts) inWorkload(w *found, machine *clusterv1.Machine, began time.Time, seconds *int32) {
 	w.Since = cmp.Or(began, machine.DeletionTimestamp.Time)
 	if seconds != nil && *seconds > 0 && !began.IsZero() {
@@ -236,7 +235,7 @@ func (f *Facts) inWorkload(w *found, machine *clusterv1.Machine, began time.Time
 	f.connected(w, machine)
 }
 
-// connected says if Cluster API has no connection to the workload cluster. A deadline holds all the same.
+// connected replaces the wait if Cluster API has no connection to the workload cluster. The deadline stays, because it holds without one.
 func (f *Facts) connected(w *found, machine *clusterv1.Machine) {
 	node := condOf(machine, clusterv1.MachineNodeReadyCondition)
 	if node.Reason != clusterv1.MachineNodeConnectionDownReason {
@@ -250,13 +249,13 @@ func (f *Facts) connected(w *found, machine *clusterv1.Machine) {
 	}
 }
 
-// evictionRefused is how Cluster API quotes the API server that refuses to evict pods because of a budget; it goes by that text itself.
-// (Cluster API, core/reconcilers/machine, drain/drain.go; Kubernetes, pkg/registry/core/pod/storage/eviction.go.)
+// evictionRefused matches how Cluster API quotes the API server that refuses to evict pods because of a PodDisruptionBudget. Cluster API
+// matches the same text. (Cluster API, core/reconcilers/machine, drain/drain.go; Kubernetes, pkg/registry/core/pod/storage/eviction.go.)
 var evictionRefused = regexp.MustCompile(
 	`(?m)^\* Pods? ([a-z0-9-]{1,63})/.*: cannot evict pod as it would violate the pod's disruption budget\. ` +
 		`The disruption budget ([a-z0-9.-]{1,253}) needs `)
 
-// blockedByBudget names the PodDisruptionBudget that blocks a drain.
+// blockedByBudget sets the PodDisruptionBudget that blocks a drain.
 func (w *found) blockedByBudget() {
 	if quoted := evictionRefused.FindStringSubmatch(w.said.Message); quoted != nil {
 		w.reason, w.hint = "DrainBlockedByBudget", freeBudget
@@ -264,7 +263,7 @@ func (w *found) blockedByBudget() {
 	}
 }
 
-// follow is what machine, a new one or one that is to become healthy as it is, waits for.
+// follow returns what machine waits for: a new machine, or one that may recover.
 func (f *Facts) follow(machine *clusterv1.Machine) found {
 	node, none := condOf(machine, clusterv1.MachineNodeReadyCondition), metav1.Condition{}
 	since := node.LastTransitionTime.Time
@@ -284,7 +283,7 @@ func (f *Facts) follow(machine *clusterv1.Machine) found {
 	return w
 }
 
-// awaited is what machine waits for, whose node is not there yet. Until when a check waits for that is the deadline.
+// awaited returns what a machine without a node waits for. The deadline is when a check stops waiting for the node.
 func (f *Facts) awaited(machine *clusterv1.Machine) found {
 	infra := condOf(machine, clusterv1.MachineInfrastructureReadyCondition)
 	w := about(notReady, machine.Name, infraOf(machine), infra.LastTransitionTime.Time, infra)
@@ -307,16 +306,16 @@ func (f *Facts) awaited(machine *clusterv1.Machine) found {
 	return f.pausedBy(w, machineRef(machine), isPaused(machine))
 }
 
-// startupTimeout is how long checks wait for the node of machine; zero if for ever. Cluster API's webhook writes ten minutes into a check
-// that does not say.
+// startupTimeout returns the shortest time that a check waits for the node of machine; 0 if none has a limit. Cluster API's webhook writes
+// ten minutes into a check that does not set it.
 func (f *Facts) startupTimeout(machine *clusterv1.Machine) time.Duration {
 	var shortest time.Duration
 	for i := range f.checks {
 		check := &f.checks[i]
 		selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
 		selects := err == nil && !selector.Empty() && selector.Matches(labels.Set(machine.Labels))
-		stands := isPaused(check) && check.Annotations[clusterv1.PausedAnnotation] != mendv1.Claim // nobody judges by it
-		if !selects || stands || check.Spec.ClusterName != machine.Spec.ClusterName {
+		ignored := isPaused(check) && check.Annotations[clusterv1.PausedAnnotation] != mendv1.Claim // no controller uses it
+		if !selects || ignored || check.Spec.ClusterName != machine.Spec.ClusterName {
 			continue
 		}
 		timeout := time.Duration(ptr.Deref(check.Spec.Checks.NodeStartupTimeoutSeconds, 600)) * time.Second
@@ -327,8 +326,8 @@ func (f *Facts) startupTimeout(machine *clusterv1.Machine) time.Duration {
 	return shortest
 }
 
-// awaitedSince is from when checks count the start-up timeout of machine: the latest of the moments that it cannot have a node before.
-// (Cluster API, core/reconcilers/machinehealthcheck/targets.go.)
+// awaitedSince returns from when on checks count the start-up timeout of machine: when the last thing was ready that a node needs. (Cluster
+// API, core/reconcilers/machinehealthcheck/targets.go.)
 func (f *Facts) awaitedSince(machine *clusterv1.Machine) time.Time {
 	since := func(conditions []metav1.Condition, kind string) time.Time {
 		if cond := cond(conditions, kind); cond.Status == metav1.ConditionTrue {
@@ -345,17 +344,17 @@ func (f *Facts) awaitedSince(machine *clusterv1.Machine) time.Time {
 	return at
 }
 
-// bootstrapping is the wait for the bootstrap data of machine. What its provider needs besides, such as a control plane, it says itself.
+// bootstrapping sets the wait for the bootstrap data of machine. The provider's condition says what else it needs, such as a control plane.
 func bootstrapping(w *found, machine *clusterv1.Machine) {
 	config := condOf(machine, clusterv1.MachineBootstrapConfigReadyCondition)
 	w.wait, w.said, w.Since = bootstrapNotReady, config, cmp.Or(config.LastTransitionTime.Time, machine.CreationTimestamp.Time)
 	w.WaitsFor = configRef(machine)
-	if fails(config) || config.Reason == "ReadyUnknown" { // of a KubeadmConfig whose error is in the log of its controller alone
+	if fails(config) || config.Reason == "ReadyUnknown" { // a KubeadmConfig's error is only in its controller's log
 		w.usual = atOnce
 	}
 }
 
-// booting is what a machine waits for that is provisioned, and has no node: its host, what its infrastructure reports, or its kubelet.
+// booting sets the wait of a provisioned machine without a node: for its host, its infrastructure or its kubelet.
 func (f *Facts) booting(w *found, machine *clusterv1.Machine) {
 	host := f.hostOf(machine)
 	w.wait = noNode

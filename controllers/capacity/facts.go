@@ -18,7 +18,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// Facts are what is known of a machine whose capacity is asked for, and of what makes another one.
+// Facts are what is known about a machine that was lost, or is being lost, and about its owner.
 type Facts struct {
 	Subject
 
@@ -26,35 +26,36 @@ type Facts struct {
 	Unread []string
 
 	now time.Time
-	// old is the machine, nil if it does not exist. others are all other Machines of its owner, the oldest one first; if machines are Lost,
-	// named has them by name.
+	// old is the machine; nil if it does not exist. others are all other Machines of its owner, the oldest first.
 	old    *clusterv1.Machine
 	others []*clusterv1.Machine
-	named  map[string]*clusterv1.Machine
-	owner  owner
-	// cluster is nil if it was not read. clusterDeleted and namespaceDeleted report that these are being deleted.
+	// named has others by name; it is set only if there are machines in Lost.
+	named map[string]*clusterv1.Machine
+	owner owner
+	// cluster is nil if it was not read.
 	cluster                          *clusterv1.Cluster
 	clusterDeleted, namespaceDeleted bool
-	// checks are those of the namespace, if a machine has no node.
+	// checks are the MachineHealthChecks of the namespace, read only if a machine has no node.
 	checks []clusterv1.MachineHealthCheck
-	// hosts are those of the namespace, if hostsKnown; wants are by machine what it asks of one.
+	// hosts are the BareMetalHosts of the namespace, valid if hostsKnown is set.
 	hosts      []bmov1alpha1.BareMetalHost
 	hostsKnown bool
-	wants      map[string]spare.Wants
+	// wants has, by the name of a machine, what it needs of a host.
+	wants map[string]spare.Wants
 }
 
 // owner is what replaces a Machine: a MachineDeployment, a MachineSet or a control plane of any provider.
 type owner struct {
 	ref rule.Ref
-	// maker is what makes the machines, and may be paused: of a MachineDeployment the MachineSet of its current revision, which goes on
-	// while the MachineDeployment is paused. (Cluster API, core/reconcilers/machineset.)
+	// maker is the object that creates the machines, and may be paused. For a MachineDeployment it is the MachineSet of the current
+	// revision, which creates machines even while the MachineDeployment is paused. (Cluster API, core/reconcilers/machineset.)
 	maker rule.Ref
-	// known reports that it was read, and gone that it does not exist any more, or not for long.
+	// known reports that the owner was read. gone reports that it was deleted, or is being deleted.
 	known, gone, paused bool
-	// replicas is how many machines it is to have; nil if it does not say that.
+	// replicas is its spec.replicas; nil without one.
 	replicas   *int32
 	rollingOut bool
-	// conditions are those of maker.
+	// conditions are the conditions of maker.
 	conditions []metav1.Condition
 }
 
@@ -69,7 +70,7 @@ func (f *Facts) other(name string) *clusterv1.Machine {
 	return f.others[i]
 }
 
-// all are the machines of the owner, with the old one.
+// all returns the machines of the owner, including the old one.
 func (f *Facts) all() []*clusterv1.Machine {
 	all := slices.Clone(f.others)
 	if f.old != nil {
@@ -78,7 +79,7 @@ func (f *Facts) all() []*clusterv1.Machine {
 	return all
 }
 
-// count is how many machines the owner has that are not being deleted, and how many of these have a Ready node.
+// count returns how many machines of the owner are not being deleted, and how many of these have a Ready node.
 func (f *Facts) count() (machines, withNode int) {
 	for _, machine := range f.all() {
 		if !machine.DeletionTimestamp.IsZero() {
@@ -92,14 +93,14 @@ func (f *Facts) count() (machines, withNode int) {
 	return machines, withNode
 }
 
-// surplus reports whether the owner has all the machines that it is to have, so that it makes none for one that is deleted.
+// surplus reports whether the owner has all its replicas without the old machine, and so creates no machine for it.
 func (f *Facts) surplus() bool {
 	machines, _ := f.count()
 	return f.owner.known && f.owner.replicas != nil && machines >= int(*f.owner.replicas)
 }
 
-// surges reports whether the owner may make a new machine before the old one is gone: in a rollout, or if it is a control plane whose order
-// is not known. MachineSets and KubeadmControlPlanes count a machine that is being deleted among their replicas.
+// surges reports whether the owner may create a new machine before the old one is gone: in a rollout, or if it is a control plane of
+// another provider. A MachineSet or KubeadmControlPlane does not, since a machine that is being deleted counts as a replica.
 func (f *Facts) surges() bool {
 	return f.owner.rollingOut || f.Owner.Kind != machineSetKind && f.Owner.Kind != kubeadmKind
 }
@@ -121,8 +122,8 @@ func unhealthy(machine *clusterv1.Machine) bool {
 	return condOf(machine, clusterv1.MachineHealthCheckSucceededCondition).Status == metav1.ConditionFalse
 }
 
-// Notable reports whether machine says more to the story of another one than that the owner has it: it has no node, is being deleted, is
-// unhealthy, or was made for one that is written down.
+// Notable reports whether the story of another machine of the owner needs more of machine than its existence: machine has no node, is being
+// deleted, is unhealthy, or was created as a replacement (its annotation says so).
 func Notable(machine *clusterv1.Machine) bool {
 	return !machine.Status.NodeRef.IsDefined() || !machine.DeletionTimestamp.IsZero() || unhealthy(machine) ||
 		machine.Annotations[controlplanev1.RemediationForAnnotation] != ""
@@ -132,7 +133,7 @@ func healthy(machine *clusterv1.Machine) bool {
 	return ready(machine) && !unhealthy(machine) && machine.DeletionTimestamp.IsZero()
 }
 
-// ailing is what the infrastructure of machine reports to be wrong; empty if that is nothing.
+// ailing returns what the infrastructure of machine reports as wrong; empty if nothing.
 func ailing(machine *clusterv1.Machine) metav1.Condition {
 	infra := condOf(machine, clusterv1.MachineInfrastructureReadyCondition)
 	if infra.Status != metav1.ConditionFalse || infra.Message == "" {
@@ -141,12 +142,12 @@ func ailing(machine *clusterv1.Machine) metav1.Condition {
 	return infra
 }
 
-// fails reports whether a mirrored condition is no wait.
+// fails reports whether a condition that Cluster API mirrors from another object is an error, not a wait.
 func fails(cond metav1.Condition) bool {
 	return slices.Contains([]string{"InternalError", "InvalidConditionReported", "ObjectDoesNotExist", "ObjectDeleted"}, cond.Reason)
 }
 
-// infraOf is the infrastructure of machine, or machine itself if that is not known.
+// infraOf returns the infrastructure of machine, or machine itself if it has none.
 func infraOf(machine *clusterv1.Machine) rule.Ref {
 	if !machine.Spec.InfrastructureRef.IsDefined() {
 		return machineRef(machine)
@@ -178,39 +179,39 @@ func (f *Facts) clusterRef() rule.Ref {
 
 func latest(moments ...time.Time) time.Time { return slices.MaxFunc(moments, time.Time.Compare) }
 
-// The kinds of owners that are told apart.
+// The kinds of owners that are treated differently.
 const (
 	machineSetKind        = "MachineSet"
 	machineDeploymentKind = "MachineDeployment"
 	kubeadmKind           = "KubeadmControlPlane"
 )
 
-// Subject is the machine whose capacity is asked for. What is in it is all that can be known of a machine that is gone: keep it from Of.
+// Subject is the machine whose capacity is missing. Nothing else is known about a machine that is gone, so callers keep the result of Of.
 type Subject struct {
 	Namespace, Name, Cluster string
-	// Machine is the machine itself, as the caller has read it; nil if it does not exist. One that its owner lacks has no name either.
+	// Machine is the machine as the caller has read it; nil if it does not exist. If its owner merely lacks a machine, Name is empty too.
 	Machine *clusterv1.Machine
-	// Gone is since when it does not exist any more; Seen, if that is not known, when it was last there: what replaces it was made since.
+	// Gone is when the machine was deleted, before its replacement was created. Seen is when it last existed, if Gone is not known.
 	Gone, Seen time.Time
-	// Owner is what makes its machines: a MachineSet or a control plane. Without a Kind it has none. Deployment is the MachineDeployment of
-	// its MachineSet.
-	Owner      Owner
+	// Owner is the MachineSet or control plane that creates its machines; it has no Kind if there is none.
+	Owner Owner
+	// Deployment is the MachineDeployment of that MachineSet.
 	Deployment string
-	// Host is the BareMetalHost that it had.
+	// Host is the name of the BareMetalHost that the machine had.
 	Host string
-	// Found is the machine that was found to replace it before; empty if that was not kept. Lost are other machines of the same owner that
-	// are gone: their names, since when or, if that is not known, when their deletion began, and what was kept of their hosts and of those
-	// that replace them.
+	// Found is the machine that was found earlier as its replacement; empty if none was stored.
 	Found string
-	Lost  []Subject
-	// Remembered are by the name of a machine the one that it replaces, as RemediationRecords have it.
+	// Lost are other machines of the same owner that are gone. They have their names, Gone (or when their deletion began), and what was
+	// stored of their hosts and replacements.
+	Lost []Subject
+	// Remembered has, by the name of a machine, the machine that it replaces according to RemediationRecords.
 	Remembered map[string]string
 }
 
 // Owner names the controller of a Machine.
 type Owner struct{ Group, Kind, Name string }
 
-// Of is machine as a Subject.
+// Of returns machine as a Subject.
 func Of(machine *clusterv1.Machine) Subject {
 	return Subject{
 		Namespace: machine.Namespace, Name: machine.Name, Cluster: machine.Spec.ClusterName,
@@ -218,7 +219,7 @@ func Of(machine *clusterv1.Machine) Subject {
 	}
 }
 
-// Lacking is a machine that an owner of a Cluster lacks. Of a MachineDeployment, its MachineSets need not be known.
+// Lacking returns a machine that an owner of a Cluster lacks. For a MachineDeployment, its MachineSets need not be known.
 func Lacking(namespace, cluster string, owner Owner) Subject {
 	s := Subject{Namespace: namespace, Cluster: cluster, Owner: owner}
 	if owner.Kind == machineDeploymentKind {
@@ -235,7 +236,7 @@ func ownerOf(machine *clusterv1.Machine) Owner {
 	return Owner{schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group, owner.Kind, owner.Name}
 }
 
-// owns reports whether machine is one of the owner of s: of its MachineDeployment, if there is one.
+// owns reports whether machine belongs to the MachineDeployment of s or, without one, to the owner of s.
 func (s *Subject) owns(machine *clusterv1.Machine) bool {
 	if s.Deployment != "" {
 		return machine.Labels[clusterv1.MachineDeploymentNameLabel] == s.Deployment
@@ -243,11 +244,11 @@ func (s *Subject) owns(machine *clusterv1.Machine) bool {
 	return s.Owner.Kind != "" && ownerOf(machine) == s.Owner
 }
 
-// young is how long a machine that has no Ready node may be one that has not had one yet.
+// young is how old a machine without a Ready node may be to count as one that never had one.
 const young = time.Hour
 
-// Concerns reports whether there may be a story about machine: it is being deleted, its owner was asked to replace it, or it has had no
-// Ready node yet. Of all other machines nothing needs to be read.
+// Concerns reports whether machine may have a story: it is being deleted, its owner was asked to replace it, or it has had no Ready node
+// yet. Callers need not read anything for other machines.
 func Concerns(machine *clusterv1.Machine, now time.Time) bool {
 	asked := cond(machine.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
 	if !machine.DeletionTimestamp.IsZero() || asked.Status == metav1.ConditionFalse || !machine.Status.NodeRef.IsDefined() {
@@ -257,11 +258,11 @@ func Concerns(machine *clusterv1.Machine, now time.Time) bool {
 	return node.Status != "" && node.Status != metav1.ConditionTrue && now.Sub(machine.CreationTimestamp.Time) < young
 }
 
-// Replaces is the machine that machine was made for, and when that was deleted, if its owner has written it down. (Cluster API,
-// RemediationData of a KubeadmControlPlane.) A user may have written anything there.
+// Replaces returns the machine that machine was created for, and when that was deleted, if the owner has written it down. (Cluster API,
+// RemediationData of a KubeadmControlPlane.) A user may write anything into the annotation.
 func Replaces(machine *clusterv1.Machine) (name string, at time.Time) {
 	annotation := machine.Annotations[controlplanev1.RemediationForAnnotation]
-	if annotation == "" { // as most have: all machines of an owner are asked for each that it has lost
+	if annotation == "" { // the usual case, and a hot path: each lost machine asks all others
 		return "", time.Time{}
 	}
 	var data struct {

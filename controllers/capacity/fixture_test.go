@@ -31,7 +31,7 @@ type (
 	editHost    = func(*bmov1alpha1.BareMetalHost)
 )
 
-// says gives a machine a condition since a while, in place of the one of its type.
+// says sets a condition of a machine.
 func says(kind string, status metav1.ConditionStatus, reason, message string, since time.Duration) editMachine {
 	return func(m *clusterv1.Machine) {
 		m.Status.Conditions = append(slices.DeleteFunc(m.Status.Conditions, func(c metav1.Condition) bool { return c.Type == kind }),
@@ -39,7 +39,7 @@ func says(kind string, status metav1.ConditionStatus, reason, message string, si
 	}
 }
 
-// worker is a machine of the set md-0-a with a Ready node.
+// worker returns a machine of MachineSet md-0-a with a Ready node.
 func worker(name string, age time.Duration, edits ...editMachine) *clusterv1.Machine {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: ago(age), Finalizers: []string{clusterv1.MachineFinalizer},
@@ -63,7 +63,7 @@ func provisioned(m *clusterv1.Machine) {
 	m.Status.Initialization = clusterv1.MachineInitializationStatus{BootstrapDataSecretCreated: ptr.To(true), InfrastructureProvisioned: ptr.To(true)}
 }
 
-// given are the facts of three workers of MachineDeployment md-0, of which w1 is being remediated since ten minutes.
+// given returns the facts of three workers of MachineDeployment md-0, of which w1 has been unhealthy for ten minutes.
 func given(edits ...edit) *Facts {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}}
 	cluster.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
@@ -81,7 +81,7 @@ func given(edits ...edit) *Facts {
 	return f
 }
 
-// old edits w1, made adds machines, and ofOwner edits the owner.
+// old edits w1, made adds machines, ofOwner edits the owner.
 func old(edits ...editMachine) edit {
 	return func(f *Facts) {
 		for _, edit := range edits {
@@ -98,7 +98,7 @@ func ofOwner(edit func(*owner)) edit { return func(f *Facts) { edit(&f.owner) } 
 
 func replicas(n int32) edit { return ofOwner(func(o *owner) { o.replicas = ptr.To(n) }) }
 
-// controlledBy makes a control plane of some kind the owner, which has these conditions.
+// controlledBy makes a control plane of a kind the owner, with these conditions.
 func controlledBy(kind string, conditions ...metav1.Condition) edit {
 	return func(f *Facts) {
 		f.Owner, f.Deployment = Owner{Group: controlplanev1.GroupVersion.Group, Kind: kind, Name: "cp"}, ""
@@ -107,12 +107,12 @@ func controlledBy(kind string, conditions ...metav1.Condition) edit {
 	}
 }
 
-// asksOwner has the owner of w1 asked, which has answered that.
+// asksOwner sets that the owner of w1 was asked, and its answer.
 func asksOwner(answer, message string, since time.Duration) edit {
 	return old(says(clusterv1.MachineOwnerRemediatedCondition, "False", answer, message, since))
 }
 
-// deleting begins the deletion of w1 nine minutes ago, which is as far as a reason says.
+// deleting sets that w1 has been deleted for nine minutes, and the reason of its condition Deleting.
 func deleting(reason string, edits ...editMachine) edit {
 	return old(append([]editMachine{deleted(9 * time.Minute), says(clusterv1.MachineDeletingCondition, "True", reason, "as it says", 9*time.Minute)}, edits...)...)
 }
@@ -121,10 +121,10 @@ func deleted(since time.Duration) editMachine {
 	return func(m *clusterv1.Machine) { m.DeletionTimestamp = ptr.To(ago(since)) }
 }
 
-// gone ends it, five minutes ago.
+// gone sets that w1 was gone five minutes ago.
 func gone(f *Facts) { f.old, f.Gone = nil, noon.Add(-5*time.Minute) }
 
-// follows is a new machine w4, four minutes old, which has nothing yet, in place of w1.
+// follows replaces w1 by a new machine w4, four minutes old, without bootstrap data or infrastructure.
 func follows(edits ...editMachine) edit {
 	return func(f *Facts) {
 		gone(f)
@@ -138,7 +138,7 @@ func bootstrapped(m *clusterv1.Machine) {
 	m.Status.Initialization.BootstrapDataSecretCreated = ptr.To(true)
 }
 
-// metal makes it a machine on bare metal that has its bootstrap data; hosts are those of the namespace, where w4 selects those of zone b.
+// metal makes w4 a Metal3Machine with bootstrap data. hosts sets the hosts of the namespace; w4 selects those of zone b.
 func metal(m *clusterv1.Machine) {
 	bootstrapped(m)
 	m.Spec.InfrastructureRef.Kind = "Metal3Machine"
@@ -152,7 +152,7 @@ func hosts(hosts ...bmov1alpha1.BareMetalHost) edit {
 	}
 }
 
-// aHost is one of zone b in a state.
+// aHost returns a host of zone b in a state.
 func aHost(name string, state bmov1alpha1.ProvisioningState, edits ...editHost) bmov1alpha1.BareMetalHost {
 	h := bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"zone": "b"}}}
 	h.Status.Provisioning.State, h.Status.PoweredOn, h.Spec.Online = state, true, true
@@ -162,7 +162,7 @@ func aHost(name string, state bmov1alpha1.ProvisioningState, edits ...editHost) 
 	return h
 }
 
-// checked are checks of all machines that wait so many seconds for their nodes.
+// checked adds checks of all machines with these start-up timeouts in seconds.
 func checked(seconds ...int32) edit {
 	return func(f *Facts) {
 		for _, timeout := range seconds {
@@ -186,7 +186,7 @@ func keptFor(owner string) editHost {
 	return func(h *bmov1alpha1.BareMetalHost) { h.Labels[spare.NodeReuseLabel] = owner }
 }
 
-// rows are what is told of facts.
+// rows are the expected stories by facts.
 type rows map[string]struct {
 	edits []edit
 	want  string
@@ -208,7 +208,7 @@ func (table rows) tell(t *testing.T, about func(*Facts) string) {
 	}
 }
 
-// told is what of a story the tables compare, in a line. Moments are durations: since before noon, until after it.
+// told returns the parts of a story that the tables compare. Times are durations: since before noon, until after noon.
 func told(s Story) string {
 	parts := []string{s.Stage, s.Reason, s.Machine}
 	for _, part := range []struct{ name, value string }{
@@ -222,7 +222,7 @@ func told(s Story) string {
 	return strings.Join(parts, " ")
 }
 
-// by is what replaces a machine, and how that is known; with a ? if it is a guess.
+// by returns a replacement and how it was found, with a ? if it is a guess.
 func by(r Replacement) string {
 	text := path.Join(r.Name, r.By)
 	if r.Guess() {

@@ -9,7 +9,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// onHost makes w the wait for host, if there is one: for what is done to it, or for what keeps the Bare Metal Operator from that.
+// onHost replaces w by the wait for host, if there is one: working, or hindered if something keeps BMO from working on the host.
 func (w *found) onHost(host *bmov1alpha1.BareMetalHost, working, hindered wait) {
 	if host == nil {
 		return
@@ -23,8 +23,7 @@ func (w *found) onHost(host *bmov1alpha1.BareMetalHost, working, hindered wait) 
 	}
 }
 
-// trouble is what keeps the Bare Metal Operator from working on host, as a clause, and what to do about that if it is paused; empty if
-// nothing does.
+// trouble returns a clause about what keeps BMO from working on host, and how to unpause a host that is paused; empty if nothing does.
 func trouble(host *bmov1alpha1.BareMetalHost) (clause, unpause string) {
 	name, status := "BareMetalHost "+host.Name, &host.Status
 	_, paused := host.Annotations[bmov1alpha1.PausedAnnotation]
@@ -41,8 +40,8 @@ func trouble(host *bmov1alpha1.BareMetalHost) (clause, unpause string) {
 	return "", ""
 }
 
-// placed is the wait for the host of machine, which has its bootstrap data: for one that fits, or for the one that it has. What CAPM3 needs
-// besides before it provisions that, it says itself.
+// placed sets the wait for the host of a machine that has its bootstrap data: for a host that fits, or for its own host. The provider's
+// condition says what else CAPM3 needs before it provisions the host.
 func (f *Facts) placed(w *found, machine *clusterv1.Machine) {
 	host := f.hostOf(machine)
 	sought, known := f.wants[machine.Name]
@@ -55,8 +54,8 @@ func (f *Facts) placed(w *found, machine *clusterv1.Machine) {
 	}
 }
 
-// hostless is the wait of a machine for a host. While one is kept for its owner and not available yet, CAPM3 takes no other. (Its
-// baremetal/metal3machine_manager.go: chooseHost.)
+// hostless sets the wait of a machine without a host. CAPM3 takes no other host while one is reserved for its owner and not available yet.
+// (CAPM3, baremetal/metal3machine_manager.go: chooseHost.)
 func (f *Facts) hostless(w *found, sought spare.Wants) {
 	becomes, reused := false, false
 	for i := range f.hosts {
@@ -80,13 +79,13 @@ func (f *Facts) hostless(w *found, sought spare.Wants) {
 	}
 }
 
-// has reports whether host is that of the Metal3Machine of machine.
+// has reports whether host belongs to the Metal3Machine of machine.
 func has(host *bmov1alpha1.BareMetalHost, machine *clusterv1.Machine) bool {
 	consumer, infra := host.Spec.ConsumerRef, machine.Spec.InfrastructureRef
 	return consumer != nil && consumer.Kind == infra.Kind && consumer.Name == infra.Name
 }
 
-// hostOf is the host that the Metal3Machine of machine has; nil if none is known.
+// hostOf returns the host of the Metal3Machine of machine; nil if none is known.
 func (f *Facts) hostOf(machine *clusterv1.Machine) *bmov1alpha1.BareMetalHost {
 	for i := range f.hosts {
 		if has(&f.hosts[i], machine) {

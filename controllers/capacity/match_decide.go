@@ -8,14 +8,14 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// replacement finds the machine that replaces the one that is asked for.
+// replacement returns the machine that replaces the lost one.
 //
-// A KubeadmControlPlane writes it down. A MachineSet does not, and makes a machine only after the old one is gone, since one that is being
-// deleted counts among its replicas (syncReplicas): so a machine that still exists has none, and of those that are gone the first to go has
-// the first that was made since.
+// A KubeadmControlPlane writes it down. A MachineSet does not. It creates a machine only after the old one is gone, since a machine that is
+// being deleted counts as a replica (syncReplicas). So a machine that still exists has no replacement, and the machines that are gone match
+// the machines that were created since, both in their order.
 func (f *Facts) replacement() Replacement {
 	if f.old != nil {
-		for _, machine := range since(f.others, f.old.CreationTimestamp.Time) { // none that is older replaces it
+		for _, machine := range since(f.others, f.old.CreationTimestamp.Time) { // an older machine cannot replace it
 			if lost := f.MadeFor(machine); lost.Name == f.Name {
 				return Replacement{machine.Name, lost.By}
 			}
@@ -27,10 +27,10 @@ func (f *Facts) replacement() Replacement {
 	losses := append(slices.Clone(f.Lost), asked)
 	by := f.matches(losses)
 	slices.SortFunc(losses, byLoss)
-	for _, loss := range slices.Backward(losses) { // what replaced a replacement that is lost was lost later itself
+	for _, loss := range slices.Backward(losses) { // latest first: a lost replacement was lost after the machine it replaced
 		if f.lostAgain(loss, losses, by) {
 			next := by[loss.Found]
-			if next.By == Alone { // two are gone
+			if next.By == Alone { // two machines are gone
 				next.By = ByOrder
 			}
 			by[loss.Name] = next
@@ -39,9 +39,9 @@ func (f *Facts) replacement() Replacement {
 	return by[f.Name]
 }
 
-// matches are the machines that replace losses, by the names of these: what is written down, what has the host of the lost one, what was
-// found before (else the next one would be taken once another loss is made up for, and forgotten), and the others by order. Of a loss
-// without a moment each machine might be the one.
+// matches returns the replacements by the names of the lost machines: first what is written down, then by the host of the lost machine,
+// then what was found earlier, and last by the order of deletion and creation. Without what was found earlier, a machine would get another
+// replacement once an older loss is forgotten. A loss without a time has no match, since each machine might be its replacement.
 func (f *Facts) matches(losses []Subject) map[string]Replacement {
 	by := f.writtenDown()
 	open := slices.DeleteFunc(slices.Clone(losses), func(loss Subject) bool {
@@ -61,7 +61,7 @@ func (f *Facts) matches(losses []Subject) map[string]Replacement {
 	for _, loss := range open {
 		take(loss, f.other(loss.Found), ByOrder)
 	}
-	free := made // none before these is free for what was lost later
+	free := made // machines before these are taken, or too old for later losses
 	for _, loss := range open {
 		if by[loss.Name].Name != "" {
 			continue
@@ -81,7 +81,7 @@ func (f *Facts) matches(losses []Subject) map[string]Replacement {
 	return by
 }
 
-// writtenDown are the machines of which their owner, or a record, says that they replace another, by the name of that.
+// writtenDown returns, by the name of the lost machine, the replacements that an owner or a record has written down.
 func (f *Facts) writtenDown() map[string]Replacement {
 	by := map[string]Replacement{}
 	for _, machine := range f.others {
@@ -93,7 +93,7 @@ func (f *Facts) writtenDown() map[string]Replacement {
 	return by
 }
 
-// lostAgain reports whether the machine that replaced loss is lost as well, so that what replaces that one replaces loss.
+// lostAgain reports whether the machine that replaced loss is lost as well. Then what replaces that machine replaces loss.
 func (f *Facts) lostAgain(loss Subject, losses []Subject, by map[string]Replacement) bool {
 	if loss.Found == "" || by[loss.Name].Name != "" || f.other(loss.Found) != nil {
 		return false
@@ -103,7 +103,7 @@ func (f *Facts) lostAgain(loss Subject, losses []Subject, by map[string]Replacem
 	})
 }
 
-// onHost is the first of machines that has a host; nil if none has. It is asked for each machine that was lost: the host tells its machine.
+// onHost returns the machine that has the host; nil if none has. It starts from the host, because it runs for each lost machine.
 func (f *Facts) onHost(machines []*clusterv1.Machine, host string) *clusterv1.Machine {
 	for i := range f.hosts {
 		if f.hosts[i].Name != host {
@@ -118,7 +118,7 @@ func (f *Facts) onHost(machines []*clusterv1.Machine, host string) *clusterv1.Ma
 	return nil
 }
 
-// since are those of machines, the oldest one first, that were made since at. Objects have the time of their creation in seconds.
+// since returns the machines that were created at or after at, the oldest first; at is cut to seconds, as a creationTimestamp is.
 func since(machines []*clusterv1.Machine, at time.Time) []*clusterv1.Machine {
 	i, _ := slices.BinarySearchFunc(machines, at.Truncate(time.Second), func(machine *clusterv1.Machine, at time.Time) int {
 		return machine.CreationTimestamp.Compare(at)
@@ -126,8 +126,7 @@ func since(machines []*clusterv1.Machine, at time.Time) []*clusterv1.Machine {
 	return machines[i:]
 }
 
-// Predecessor returns the machine that the one that is asked for was made for: what is written down or, of those that are lost, the one
-// whose replacement it is by its host, or by order.
+// Predecessor returns the machine that this one replaces: by what is written down, else by its host, else by order.
 func (f *Facts) Predecessor() Replacement {
 	if f.old == nil {
 		return Replacement{}
@@ -147,7 +146,7 @@ func (f *Facts) Predecessor() Replacement {
 	return Replacement{}
 }
 
-// MadeFor is the machine that machine was made for, as it is written down.
+// MadeFor returns the machine that machine replaces, if an owner or a record has written it down.
 func (s *Subject) MadeFor(machine *clusterv1.Machine) Replacement {
 	if name, _ := Replaces(machine); name != "" {
 		return Replacement{name, Recorded}

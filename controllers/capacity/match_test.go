@@ -13,7 +13,7 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// replaces has the control plane of a machine write down which one it was made for.
+// replaces writes into a machine, as a KubeadmControlPlane does, which machine it was created for.
 func replaces(name string) editMachine {
 	return func(m *clusterv1.Machine) {
 		m.Annotations = map[string]string{controlplanev1.RemediationForAnnotation: `{"machine":"` + name + `","timestamp":"2026-01-01T11:51:00Z","retryCount":2}`}
@@ -24,7 +24,7 @@ func remembers(machine, replaced string) edit {
 	return func(f *Facts) { f.Remembered = map[string]string{machine: replaced} }
 }
 
-// onHosts puts machines on bare metal: each on the host of a name.
+// onHosts puts machines on BareMetalHosts: names of hosts by names of machines.
 func onHosts(hosts map[string]string) edit {
 	return func(f *Facts) {
 		for machine, host := range hosts {
@@ -44,12 +44,12 @@ func TestWhichMachineReplacesWhich(t *testing.T) {
 		gone(f)
 		f.Lost, f.others = []Subject{{Name: "w0", Gone: six}}, append(f.others, worker("w5", 3*time.Minute), worker("w4", four))
 	}
-	chain := func(f *Facts) { // w4 has replaced w1, and is gone as well
+	chain := func(f *Facts) { // w4 has replaced w1, and is gone, too
 		gone(f)
 		f.Gone, f.Found = noon.Add(-30*time.Minute), "w4"
 		f.Lost, f.others = []Subject{{Name: "w4", Gone: noon.Add(-2 * time.Minute)}}, append(f.others, worker("w5", time.Minute))
 	}
-	second := func(f *Facts) { // what is followed is w4 itself
+	second := func(f *Facts) { // the same loss, as w4 sees it
 		f.Name, f.Gone, f.Found = "w4", noon.Add(-2*time.Minute), ""
 		f.Lost = []Subject{{Name: "w1", Gone: noon.Add(-30 * time.Minute)}}
 	}
@@ -131,7 +131,7 @@ func TestWhichMachineANewOneWasMadeFor(t *testing.T) {
 	}.tell(t, func(f *Facts) string { return by(f.Predecessor()) })
 }
 
-// Each of hundreds of machines that were lost at once asks for all others: what that takes must not grow with their square.
+// Each of hundreds of machines that are lost at once is matched with all others. The effort must not grow with their square.
 func TestManyLossesAreMatched(t *testing.T) {
 	f := given(gone)
 	for i := range 300 {
@@ -143,7 +143,7 @@ func TestManyLossesAreMatched(t *testing.T) {
 	}
 }
 
-// anyFacts are any of those of the tables, at once: so many of them contradict each other.
+// anyFacts combines the facts of the tables at random. Many of them contradict each other.
 var anyFacts = rapid.Custom(func(t *rapid.T) *Facts {
 	reasons := []string{
 		"", "Deleting", "WaitingForPreDrainHook", "DrainingNode", "WaitingForVolumeDetach", "WaitingForPreTerminateHook", "WaitingForInfrastructureDeletion",
@@ -175,7 +175,7 @@ var anyFacts = rapid.Custom(func(t *rapid.T) *Facts {
 	return f
 })
 
-// While a machine is not being deleted, the cache is asked for the notable ones alone.
+// If the machine is not being deleted, readMachines asks for Notable machines only.
 func TestOthersThatAreNotNotableChangeNoStoryOfAMachineThatIsThere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFacts.Draw(t, "facts")
@@ -187,7 +187,7 @@ func TestOthersThatAreNotNotableChangeNoStoryOfAMachineThatIsThere(t *testing.T)
 	})
 }
 
-// What must hold of every story, whatever the facts are.
+// These rules hold for every story, whatever the facts are.
 func TestNoStoryClaimsWhatTheFactsDoNotSay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFacts.Draw(t, "facts")

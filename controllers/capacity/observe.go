@@ -29,28 +29,24 @@ import (
 
 // Observer reads what capacity waits for.
 type Observer struct {
-	// Management reads the management cluster, Mapper knows its kinds.
+	// Management reads the management cluster. Mapper knows its kinds.
 	Management client.Reader
 	Mapper     meta.RESTMapper
-	// Machines returns the Machines of the owner of a Subject as Machines does, or those alone that are Notable; nil to list all at each
-	// observation.
+	// Machines replaces the function Machines, and may return only Notable Machines if notable is set; nil to use that function.
 	Machines func(ctx context.Context, s *Subject, notable bool) ([]*clusterv1.Machine, error)
-	// NodeReady is the condition Ready of the node of a Machine, as the caller knows it; without it, or without an answer, that of the
-	// Machine counts.
+	// NodeReady returns the condition Ready of a Machine's node if the caller knows it; otherwise the Machine's own condition counts.
 	NodeReady func(machine *clusterv1.Machine) (ready metav1.Condition, known bool)
 }
 
-// machinesUnread is what Unread has if the machines of the owner could not be read.
+// machinesUnread is in Unread if the machines of the owner could not be read.
 const machinesUnread = "Machines"
 
-// reading is one observation.
 type reading struct {
 	*Observer
 	*Facts
 }
 
-// Observe returns the facts about s. The error is one of the management cluster that says nothing about the object, such as that it does
-// not answer.
+// Observe returns the facts about s. It fails only on errors that say nothing about an object, such as an API server that does not answer.
 func (o *Observer) Observe(ctx context.Context, s Subject, now time.Time) (*Facts, error) {
 	r := &reading{o, &Facts{Subject: s, now: now}}
 	if s.Machine != nil {
@@ -68,7 +64,7 @@ func (o *Observer) Observe(ctx context.Context, s Subject, now time.Time) (*Fact
 	return r.Facts, nil
 }
 
-// get reads an object; it is not known if it may not be read, which is noted.
+// get reads an object. If the caller may not read it, known is false and its kind is added to Unread.
 func (r *reading) get(ctx context.Context, name string, obj client.Object, kinds string) (exists, known bool, err error) {
 	err = r.Management.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, obj)
 	if err == nil || apierrors.IsNotFound(err) {
@@ -77,7 +73,7 @@ func (r *reading) get(ctx context.Context, name string, obj client.Object, kinds
 	return false, false, r.note(kinds, err)
 }
 
-// list reads objects of the namespace; what may not be read is noted.
+// list reads objects of the namespace. If the caller may not read them, known is false and their kind is added to Unread.
 func (r *reading) list(ctx context.Context, list client.ObjectList, kinds string, options ...client.ListOption) (known bool, err error) {
 	err = r.Management.List(ctx, list, append(options, client.InNamespace(r.Namespace))...)
 	if err == nil {
@@ -86,8 +82,7 @@ func (r *reading) list(ctx context.Context, list client.ObjectList, kinds string
 	return false, r.note(kinds, err)
 }
 
-// note notes that a kind could not be read, and returns the error if it is another one than that the caller may not, or that there is no
-// such kind.
+// note adds a kind to Unread if the caller may not read it, or if the kind does not exist. It returns any other error.
 func (r *reading) note(kinds string, err error) error {
 	if !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) && !errors.Is(err, explain.ErrUnread) {
 		return fmt.Errorf("read %s in %s: %w", kinds, r.Namespace, err)
@@ -96,7 +91,7 @@ func (r *reading) note(kinds string, err error) error {
 	return nil
 }
 
-// seen is machine with the condition of its node as the caller knows it.
+// seen returns machine with the condition of its node as the caller knows it.
 func (r *reading) seen(machine *clusterv1.Machine) *clusterv1.Machine {
 	if r.NodeReady == nil || !machine.Status.NodeRef.IsDefined() {
 		return machine
@@ -125,8 +120,7 @@ func (r *reading) readCluster(ctx context.Context) error {
 	return err
 }
 
-// readNamespace reads the Namespace of a machine that is being deleted, or gone. The command line has no more of a Namespace than its
-// metadata.
+// readNamespace reads the Namespace of a machine that is being deleted, or gone; only its metadata, because the command line has no more.
 func (r *reading) readNamespace(ctx context.Context) error {
 	if r.old != nil && r.old.DeletionTimestamp.IsZero() {
 		return nil
@@ -141,9 +135,9 @@ func (r *reading) readNamespace(ctx context.Context) error {
 	return nil
 }
 
-// readOwner reads what makes the machines. All owners have spec.replicas and, where their provider sets them, conditions of the same types.
-// (Cluster API's contract of control planes.) The MachineSets of a MachineDeployment name it: of a long name the label of a machine has a
-// hash. (Cluster API, internal/util/labels/format.)
+// readOwner reads what creates the machines. All owners have spec.replicas and conditions of the same types, if their provider sets them
+// (Cluster API's contract of control planes). The name of a MachineDeployment comes from its MachineSets, since a Machine's label has a
+// hash in place of a long name (Cluster API, internal/util/labels/format).
 func (r *reading) readOwner(ctx context.Context) error {
 	kind, name, sets := r.Owner.Kind, r.Owner.Name, &clusterv1.MachineSetList{}
 	switch {
@@ -179,7 +173,7 @@ func (r *reading) readOwner(ctx context.Context) error {
 	return nil
 }
 
-// says notes what an owner that was read says of itself.
+// says copies from an owner what it says about itself.
 func (o *owner) says(obj client.Object) {
 	o.paused = isPaused(obj)
 	switch obj := obj.(type) {
@@ -188,22 +182,22 @@ func (o *owner) says(obj client.Object) {
 	case *clusterv1.MachineDeployment:
 		o.replicas, o.conditions = obj.Spec.Replicas, obj.Status.Conditions
 	case *unstructured.Unstructured:
-		o.conditions, _ = conditions.UnstructuredGetAll(obj)                                   // those of another form say nothing
-		if replicas, has, _ := unstructured.NestedInt64(obj.Object, "spec", "replicas"); has { // what is no number says none
+		o.conditions, _ = conditions.UnstructuredGetAll(obj)                                   // conditions of another form do not count
+		if replicas, has, _ := unstructured.NestedInt64(obj.Object, "spec", "replicas"); has { // nor do replicas that are no number
 			o.replicas = ptr.To(int32(replicas))
 		}
 	}
 	o.rollingOut = cond(o.conditions, clusterv1.RollingOutCondition).Status == metav1.ConditionTrue
 }
 
-// newOwner is an empty owner of that kind; one of other projects in the version that is served.
+// newOwner returns an empty owner of a kind; for kinds of other projects in the version that is served.
 func (r *reading) newOwner(kind string) (client.Object, error) {
 	switch kind {
 	case machineSetKind:
 		return &clusterv1.MachineSet{}, nil
 	case machineDeploymentKind:
 		return &clusterv1.MachineDeployment{}, nil
-	case kubeadmKind: // a snapshot may have one, and not its kind
+	case kubeadmKind: // a snapshot may have the object but not its kind
 		obj := &unstructured.Unstructured{}
 		obj.SetGroupVersionKind(controlplanev1.GroupVersion.WithKind(kind))
 		return obj, nil
@@ -211,7 +205,7 @@ func (r *reading) newOwner(kind string) (client.Object, error) {
 	return r.served(r.Owner.Group, kind)
 }
 
-// served is an empty object of a kind of which there is no Go type here, in the version that is served.
+// served returns an empty object of a kind without a Go type here, in the version that is served.
 func (r *reading) served(group, kind string) (*unstructured.Unstructured, error) {
 	mapping, err := r.Mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
 	if err != nil {
@@ -222,7 +216,7 @@ func (r *reading) served(group, kind string) (*unstructured.Unstructured, error)
 	return obj, nil
 }
 
-// readMachines reads the other machines of the owner. While the machine is not being deleted, the ones that are healthy change nothing.
+// readMachines reads the other machines of the owner. If the machine exists and is not being deleted, Notable machines suffice.
 func (r *reading) readMachines(ctx context.Context) error {
 	if r.Owner.Kind == "" {
 		return nil
@@ -249,15 +243,15 @@ func (r *reading) readMachines(ctx context.Context) error {
 			named[machine.Name] = machine
 		}
 		r.named = named
-		r.Lost = slices.DeleteFunc(slices.Clone(r.Lost), func(loss Subject) bool { return loss.Name == r.Name || r.other(loss.Name) != nil })
+		r.Lost = slices.DeleteFunc(slices.Clone(r.Lost), func(l Subject) bool { return l.Name == r.Name || r.other(l.Name) != nil })
 	}
 	return nil
 }
 
-// Machines lists the Machines of the owner of s that options select, the oldest one first.
+// Machines lists the Machines of the owner of s that options select, the oldest first.
 func Machines(ctx context.Context, reader client.Reader, s *Subject, options ...client.ListOption) ([]*clusterv1.Machine, error) {
 	list, ofCluster := &clusterv1.MachineList{}, client.MatchingLabels{}
-	if s.Cluster != "" { // the record of a NodeHealthCheck names none
+	if s.Cluster != "" { // the record of a NodeHealthCheck has no Cluster
 		ofCluster[clusterv1.ClusterNameLabel] = format.MustFormatValue(s.Cluster)
 	}
 	if err := reader.List(ctx, list, append(options, ofCluster, client.InNamespace(s.Namespace))...); err != nil {
@@ -273,7 +267,7 @@ func Machines(ctx context.Context, reader client.Reader, s *Subject, options ...
 	return machines, nil
 }
 
-// readChecks reads the checks that may wait for the node of a machine that has none.
+// readChecks reads the MachineHealthChecks if a machine has no node, because one of them may wait for the node.
 func (r *reading) readChecks(ctx context.Context) error {
 	if !slices.ContainsFunc(r.all(), func(m *clusterv1.Machine) bool { return !m.Status.NodeRef.IsDefined() }) {
 		return nil
@@ -284,8 +278,8 @@ func (r *reading) readChecks(ctx context.Context) error {
 	return err
 }
 
-// readHosts reads the hosts of the namespace while a machine on bare metal has no node, or waits for the deletion of its infrastructure. It
-// comes last: it asks for what the machine wants that the story is about.
+// readHosts reads the hosts of the namespace if a machine on bare metal has no node, or waits for its infrastructure to be deleted. It runs
+// last, because it also reads what the machine that the story is about needs of a host.
 func (r *reading) readHosts(ctx context.Context) error {
 	concerned := slices.DeleteFunc(r.all(), func(m *clusterv1.Machine) bool {
 		const deletes = clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason
@@ -302,7 +296,7 @@ func (r *reading) readHosts(ctx context.Context) error {
 	}
 	r.hosts = list.Items
 	slices.SortFunc(r.hosts, func(a, b bmov1alpha1.BareMetalHost) int { return cmp.Compare(a.Name, b.Name) })
-	followed := r.decide().Machine // what the others ask of a host is for the stories of other losses, of which there may be hundreds
+	followed := r.decide().Machine // only what this machine needs: hundreds of others may wait for hosts
 	for _, machine := range concerned {
 		told := machine.Name == followed || machine == r.old
 		if told && r.hostOf(machine) == nil && machine.DeletionTimestamp.IsZero() {
@@ -314,8 +308,8 @@ func (r *reading) readHosts(ctx context.Context) error {
 	return nil
 }
 
-// readWants reads what a machine without a host asks of one. Nothing is known of that if its Metal3Machine was not read whole, or has a
-// hostSelector that cannot be used.
+// readWants reads what a machine without a host needs of one. This stays unknown if its Metal3Machine was read without its spec, or has an
+// invalid hostSelector.
 func (r *reading) readWants(ctx context.Context, machine *clusterv1.Machine) error {
 	ref := machine.Spec.InfrastructureRef
 	between, err := r.served(ref.APIGroup, ref.Kind)

@@ -30,7 +30,7 @@ import (
 
 var metal3Kind = infrav1.GroupVersion.WithKind("Metal3Machine")
 
-// environment is a management cluster with MachineDeployment md-0 of two machines, w2 and w3, which has lost w1.
+// environment returns an Observer of a management cluster in which MachineDeployment md-0 has w2 and w3, and has lost w1.
 func environment(t *testing.T, funcs interceptor.Funcs, more ...client.Object) *Observer {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -58,7 +58,7 @@ func environment(t *testing.T, funcs interceptor.Funcs, more ...client.Object) *
 	}
 }
 
-// lostW1 is w1 as a caller has kept it, which saw it gone five minutes ago.
+// lostW1 returns w1 as a caller has kept it that saw it deleted five minutes ago.
 func lostW1() Subject {
 	s := Of(worker("w1", 24*time.Hour))
 	s.Machine, s.Gone = nil, noon.Add(-5*time.Minute)
@@ -116,7 +116,7 @@ func TestAStoryFollowsFromWhatIsObserved(t *testing.T) {
 	}
 }
 
-// refusing refuses reads of a kind, and counts all.
+// refusing refuses to read one kind, and counts all reads.
 func refusing(kind string, reads *int) interceptor.Funcs {
 	refuse := func(obj runtime.Object, c client.Client) error {
 		*reads++
@@ -163,14 +163,14 @@ func TestWhatMayNotBeReadIsNotTakenForMissing(t *testing.T) {
 	}
 }
 
-// A healthy machine costs its own object, its Cluster, its owner and the machines of that; hosts only where one is looked for.
+// A healthy machine costs four reads: its Cluster, its owner, the owner's MachineSets and Machines. Hosts are read only if one is needed.
 func TestFewObjectsAreRead(t *testing.T) {
 	for name, tc := range map[string]struct {
 		subject Subject
 		most    int
 	}{
 		"of a machine that is healthy":  {Of(worker("w2", 24*time.Hour)), 4},
-		"of one that is being replaced": {lostW1(), 8}, // what w5 asks of a host is for the story of another loss
+		"of one that is being replaced": {lostW1(), 8}, // the Metal3Machine of w5 is not read: it is another story
 	} {
 		reads := 0
 		o := environment(t, refusing("", &reads), worker("w4", 4*time.Minute, seeking), metal3Machine("w4", map[string]any{}),

@@ -6,31 +6,31 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// wait is one thing that capacity waits for, or one end of the wait: its reason, its words, what comes next, and what a user can do.
+// wait is one thing that capacity waits for, or one end of the wait: its reason, its texts, what comes next, and what a user can do.
 //
-// {machine}, {owner}, {object}, {host} and {lost} are names; {said} and {reported} quote the condition of a partner, the latter with its
-// reason; {ailing} is what the infrastructure reports besides.
+// {machine}, {owner}, {object}, {host} and {lost} are names. {said} quotes the message of a condition, {reported} also its reason. {ailing}
+// is what the infrastructure reports besides.
 type wait struct {
 	stage, reason, message string
-	// next comes next, hint is what a user can do, once the wait has lasted for longer than usual.
+	// next is what happens next. hint is what a user can do once the wait has lasted longer than usual.
 	next, hint step
 	usual      time.Duration
 }
 
-// step is one thing that happens, or that is to be done.
+// step is one thing that happens, or that a user has to do.
 type step struct{ reason, text string }
 
-// How long waits usually take. None is a deadline: nothing happens then.
+// How long waits usually take. These are no deadlines: nothing happens afterwards.
 const (
 	atOnce        = time.Duration(0)
 	drainTakes    = 2 * time.Minute // pods that leave a node, and volumes after them
 	ownerTakes    = 2 * time.Minute
-	nodeTakes     = 5 * time.Minute // also bootstrap data, and the power of a host that was provisioned
+	nodeTakes     = 5 * time.Minute // also bootstrap data, and powering on a provisioned host
 	machineTakes  = 20 * time.Minute
 	cleaningTakes = 2 * time.Hour // to erase a whole disk
 )
 
-// What comes next, where several waits have the same.
+// The next steps that several waits share.
 var (
 	triesAgain     = step{"OwnerReplaces", "{owner} tries again by itself"}
 	ownerReplaces  = step{"OwnerReplaces", "{owner} deletes {machine}, and makes another one"}
@@ -46,10 +46,10 @@ var (
 	goesOn         = step{"GoesOn", "it goes on from there"}
 )
 
-// Unpause is the reason of what to do about anything that is paused.
+// Unpause is the reason of the hint to unpause an object.
 const Unpause = "Unpause"
 
-// What a user can do. What is to be done about the object is quoted in the message before it.
+// What a user can do. The message of the wait quotes the details of the object.
 var (
 	lookAtOwner   = step{"LookAtOwner", "look at {owner} and its controller, or replace {machine} by hand"}
 	createMachine = step{"CreateMachine", "replace {machine} by hand: it has no owner that could"}
@@ -66,7 +66,7 @@ var (
 	unpause          = step{Unpause, "unpause {object}: {pause}"}
 )
 
-// The reasons that callers ask for. Those that Cluster API has are spelled as there.
+// The reasons that other packages use. Reasons of Cluster API are spelled as there.
 const (
 	NoOwner            = "NoOwner"
 	NodeNotReadyReason = "NodeNotReady"
@@ -84,7 +84,7 @@ const (
 	DeletionBegins = "DeletionBegins"
 )
 
-// The waits for the owner, which was asked to replace the machine.
+// The waits for an owner that was asked to replace the machine.
 var (
 	asked = wait{
 		OwnerActs, "WaitingForRemediation", "{owner} was asked to replace {machine}, and has not answered",
@@ -98,20 +98,20 @@ var (
 	ownerless = wait{
 		OwnerActs, NoOwner, "{machine} has no owner that could replace it", step{}, createMachine, atOnce,
 	}
-	// answers are those of owners, by the reason of OwnerRemediated.
+	// answers are the waits by the reason of OwnerRemediated.
 	answers = map[string]wait{refused.reason: refused, deletes.reason: deletes, putOff.reason: putOff}
-	// paused keeps the stage of the wait that it takes the place of.
+	// paused keeps the stage of the wait that it replaces.
 	paused = wait{"", "ObjectPaused", "{object} is paused, and nothing goes on", goesOn, unpause, atOnce}
 )
 
-// waits quotes the condition Deleting, which says what a deletion waits for.
+// waits quotes the condition Deleting.
 const waits = "the deletion of {machine} waits{said}{ailing}"
 
 func whileDeleting(next, hint step, usual time.Duration) wait {
 	return wait{Deleting, "", waits, next, hint, usual}
 }
 
-// deletions are the waits of a deletion, by the reason of that condition. (Cluster API, core/reconcilers/machine: reconcileDelete.)
+// deletions are the waits by the reason of the condition Deleting. (Cluster API, core/reconcilers/machine: reconcileDelete.)
 var deletions = map[string]wait{
 	clusterv1.MachineDeletingWaitingForPreDrainHookReason:           whileDeleting(deletionGoesOn, endHook, atOnce),
 	clusterv1.MachineDeletingDrainingNodeReason:                     whileDeleting(withoutTimeout, freeNode, drainTakes),
@@ -124,7 +124,7 @@ var deletions = map[string]wait{
 	clusterv1.MachineDeletingDeletionCompletedReason:                whileDeleting(machineGoes, step{}, atOnce),
 }
 
-// What else a deletion waits for.
+// Other waits of a deletion.
 var (
 	deletionBegins = wait{
 		Deleting, DeletionBegins, "{machine} is being deleted, and its controller has not reported how far that is",
@@ -141,7 +141,7 @@ var (
 	}
 )
 
-// The waits for an owner to make a machine.
+// The waits for an owner to create a machine.
 var (
 	creates = wait{NoReplacement, "OwnerCreates", "{lost}, and {owner} has not made another one", makesAnother, lookAtOwner, ownerTakes}
 	blocked = wait{
@@ -186,7 +186,7 @@ var (
 	}
 )
 
-// The ends, and what is not known.
+// The ends, and the wait if nothing could be read.
 var (
 	replaced    = wait{stage: Back, reason: Replaced, message: "the capacity is back: the node of {machine} is Ready"}
 	recovered   = wait{stage: Back, reason: Recovered, message: "the capacity is back: {machine} is healthy again"}

@@ -57,7 +57,7 @@ func TestNoWordIsLeftOut(t *testing.T) {
 	}
 }
 
-// What a tenant may write into a condition, or into an error of a host.
+// A tenant may write such texts into a condition, or cause them in an error of a host.
 func TestHostileTextsAreBoundedAndShown(t *testing.T) {
 	for name, text := range map[string]string{
 		"megabytes in a line":      strings.Repeat("x", 4<<20),

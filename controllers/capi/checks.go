@@ -1,5 +1,5 @@
-// Package capi has the conventions of Cluster API that several controllers go by: which manager an object belongs to, which check judges
-// a Machine, and how its conditions are written, in both flavours.
+// Package capi has conventions of Cluster API that several controllers share: which manager reconciles an object, which check judges a
+// Machine, and how the conditions of a Machine are written.
 package capi
 
 import (
@@ -11,8 +11,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// Judges reports whether somebody judges m by check: Cluster API core, unless check is paused, or kubemend, if it is claimed. An empty
-// selector selects nothing. (Cluster API.)
+// Judges reports whether check selects m and a controller acts on check: kubemend if check is claimed, Cluster API core if it is not
+// paused. An empty selector selects nothing, as in Cluster API.
 func Judges(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) bool {
 	by, paused := check.Annotations[clusterv1.PausedAnnotation]
 	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
@@ -20,9 +20,9 @@ func Judges(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) bool {
 		check.Spec.ClusterName == m.Spec.ClusterName && selector.Matches(labels.Set(m.Labels))
 }
 
-// Covers reports whether a manager with a value of --watch-filter looks at an object: by the object's own label
-// cluster.x-k8s.io/watch-filter, or, if it has none, by that of its Cluster. So exactly one manager does, whatever label the other one
-// has. The cluster is nil if there is none, or if only the object's own label counts. An empty value covers all.
+// Covers reports whether a manager with this value of --watch-filter reconciles obj. An empty value covers all objects. The label
+// cluster.x-k8s.io/watch-filter of obj decides; without it, the label of its Cluster. So only one manager reconciles obj if the two labels
+// differ. The cluster is nil if there is none, or if its label does not count.
 func Covers(value string, obj client.Object, cluster *clusterv1.Cluster) bool {
 	filter, labelled := obj.GetLabels()[clusterv1.WatchLabel]
 	if !labelled && cluster != nil {

@@ -14,9 +14,9 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// PatchConditions writes the conditions of m, in both flavours, if m has not changed since it was read; the error is a conflict if it
-// has. Both are lists that others write too, so a write on top of an unseen change would undo it. The version of m is the one that was
-// saved afterwards, and so are its managed fields.
+// PatchConditions writes status.conditions and status.deprecated.v1beta1.conditions of m. If m has changed since it was read, it returns a
+// conflict: other controllers write to both lists too, and a merge patch would undo their changes. Afterwards m has the resourceVersion and
+// the managed fields of the saved object.
 func PatchConditions(ctx context.Context, c client.Client, m *clusterv1.Machine) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": m.ResourceVersion, "uid": m.UID},
@@ -38,7 +38,7 @@ func PatchConditions(ctx context.Context, c client.Client, m *clusterv1.Machine)
 	return nil
 }
 
-// own reports whether cond is of a type that only kubemend sets on a Machine.
+// own reports whether only kubemend sets conditions of the type of cond on a Machine.
 func own(cond metav1.Condition) bool {
 	return cond.Type == mendv1.Remediation || cond.Type == mendv1.SpareHostAvailable
 }
@@ -46,5 +46,5 @@ func own(cond metav1.Condition) bool {
 // HasOwn reports whether m has a condition that only kubemend sets.
 func HasOwn(m *clusterv1.Machine) bool { return slices.ContainsFunc(m.Status.Conditions, own) }
 
-// DropOwn removes those conditions from m, which no cache may share.
+// DropOwn removes the conditions that only kubemend sets. It changes m in place, so m must be a copy of the object in the cache.
 func DropOwn(m *clusterv1.Machine) { m.Status.Conditions = slices.DeleteFunc(m.Status.Conditions, own) }

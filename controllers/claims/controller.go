@@ -1,8 +1,6 @@
-// Package claims makes kubemend act on the MachineHealthChecks that a RemediationPolicy with mode: Act selects, and releases them when none
-// does.
-//
-// It depends on nothing but what the objects say now: what changed while no manager ran is done later. It may claim and release, and
-// nothing else: what a claim means is package machinehealthcheck's.
+// Package claims makes kubemend act on the MachineHealthChecks that a RemediationPolicy with mode Act selects (claims them), and releases
+// them when no such policy selects them any more. It decides only by the present state of the objects, so it catches up on changes that
+// were made while no manager ran.
 package claims
 
 import (
@@ -44,33 +42,33 @@ import (
 type Reconciler struct {
 	// Client reads from caches and writes.
 	Client client.Client
-	// Ledger knows the policies.
+	// Ledger has the policies.
 	Ledger   *policy.Ledger
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// WatchFilterValue limits what is reconciled, as the flag of this name does.
 	WatchFilterValue string
 
-	did sync.Map // what was done last to each check that exists, an undone.Did[deed] by its key
+	did sync.Map // the last action on each check: client.ObjectKey to undone.Did[deed]
 }
 
-// deed is what was done to a check, which another one of its name does not inherit.
+// deed is an action on a check. It has the UID because a new check of the same name has no previous action.
 type deed struct {
 	check types.UID
 	done  Action
 }
 
-// Action is what is done about a check.
+// Action is what the controller does with a check.
 type Action string
 
 const (
 	// Leave leaves a check as it is.
 	Leave Action = "Leave"
-	// Refuse leaves a check as it is although a policy asks for a claim: it is paused for all controllers.
+	// Refuse leaves a check as it is although a policy asks for a claim, because the check is paused for all controllers.
 	Refuse Action = "Refuse"
-	// Claim claims a check, since a policy asks for that.
+	// Claim claims a check because a policy asks for a claim.
 	Claim Action = "Claim"
-	// Release releases a check, since no policy asks for its claim any more.
+	// Release releases a check because no policy asks for a claim any more.
 	Release Action = "Release"
 )
 
@@ -99,7 +97,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Optio
 	return nil
 }
 
-// checksOf are the checks of a Cluster; all if its key is empty.
+// checksOf returns requests for the checks of a Cluster, or for all checks if the key is empty.
 func (r *Reconciler) checksOf(ctx context.Context, cluster client.ObjectKey) []reconcile.Request {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -123,10 +121,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("read MachineHealthCheck %s: %w", req.NamespacedName, err)
 	}
-	check.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck")) // which an object from a cache does not carry
+	check.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck")) // for the event: not every client sets it
 	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
 	if err := r.Client.Get(ctx, key, cluster, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
-		return ctrl.Result{}, nil // as during a move: what it is selected by is not known
+		return ctrl.Result{}, nil // policies may select a check by labels of its Cluster, which is missing during clusterctl move
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("read Cluster %s: %w", key, err)
 	}
@@ -138,7 +136,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	value, _ := r.did.Load(req.NamespacedName)
 	did, _ := value.(undone.Did[deed])
 	if wait := did.Until(now).Sub(now); action == Claim && did.Do == (deed{check.UID, Claim}) && wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil // another client removes the claim each time
+		return ctrl.Result{RequeueAfter: wait}, nil // another client has removed the claim that kubemend set
 	}
 	done, claimed, err := r.apply(ctx, check, action)
 	if done != Leave {
@@ -152,7 +150,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	switch {
 	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil // by then the cache shows what somebody else has written
+		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil // by then the cache shows the write of the other client
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("%s MachineHealthCheck %s: %w", action, req.NamespacedName, err)
 	}
@@ -160,11 +158,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// decide decides whether kubemend claims a check, or releases it, by the mode that it has. A claim that somebody made on the check itself,
-// without the mark, is left alone.
+// decide returns what to do with a check. mode is the mode that policies give it, empty if none selects it. A claim that a user set on the
+// check, without the annotation of policies, stays.
 //
-// What is not known releases nothing: a selector with a typing error must not return checks. A check that is being deleted is not released,
-// since Cluster API core would act on it at the end.
+// If the policies are not known (not read yet, or one has an invalid selector), the check is not released: a typing error must not give
+// checks back to Cluster API core. Nor is a check that is being deleted, because Cluster API core would act on it until it is gone.
 func decide(check *clusterv1.MachineHealthCheck, mode mendv1.PolicyMode, known bool) Action {
 	pause, paused := check.Annotations[clusterv1.PausedAnnotation]
 	_, marked := check.Annotations[mendv1.ClaimedByAnnotation]
@@ -181,7 +179,7 @@ func decide(check *clusterv1.MachineHealthCheck, mode mendv1.PolicyMode, known b
 	return Release
 }
 
-// report tells what was done to a check, in the log and in an event on it.
+// report reports the action on a check in the log and in an event.
 func (r *Reconciler) report(ctx context.Context, check *clusterv1.MachineHealthCheck, by rule.Ref, action, done Action) {
 	var event recorder.Event
 	switch {
@@ -209,15 +207,15 @@ func (r *Reconciler) report(ctx context.Context, check *clusterv1.MachineHealthC
 	recorder.Send(r.Recorder, event)
 }
 
-// apply does something about a check, and returns what it did: Leave also where the mark of the claim is gone and somebody else's claim, or
-// pause, stays. Claimed is the check as a claim has left it. A conflict is an error: somebody else owns the annotation, or the check was
-// made anew. That the check is gone is none.
+// apply carries out an action and returns what it did; after a release that is Leave if a claim or a pause of another client stays. claimed
+// is the check after a claim. It returns a conflict if another client owns the annotation or the check was created anew, and no error if
+// the check is gone.
 func (r *Reconciler) apply(
 	ctx context.Context, check *clusterv1.MachineHealthCheck, action Action,
 ) (done Action, claimed *unstructured.Unstructured, err error) {
 	switch done = action; done {
-	case Claim: // never by force: a value that another client has written meanwhile is a conflict
-		mark := cmp.Or(check.Annotations[mendv1.ClaimedByAnnotation], mendv1.ClaimedByPolicy) // one that was copied is not ours to change
+	case Claim: // never with force, so that a value of another client causes a conflict
+		mark := cmp.Or(check.Annotations[mendv1.ClaimedByAnnotation], mendv1.ClaimedByPolicy) // others may own the present value
 		claimed, err = r.applied(ctx, check, map[string]any{clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: mark})
 	case Release:
 		done, err = r.release(ctx, check)
@@ -230,8 +228,8 @@ func (r *Reconciler) apply(
 	return done, claimed, nil
 }
 
-// release gives up what this field manager owns, so that a claim that somebody else owns as well stays. If the mark stays it was copied,
-// with the claim, from another management cluster or a backup, and what copied them owns them: then both are removed.
+// release applies no annotations, so the API server removes those that only the field manager of claims owns. If the annotation of policies
+// stays, another client has copied both annotations, from another management cluster or a backup, and owns them: then release removes them.
 func (r *Reconciler) release(ctx context.Context, check *clusterv1.MachineHealthCheck) (Action, error) {
 	now, err := r.applied(ctx, check, nil)
 	if err != nil {
@@ -244,7 +242,7 @@ func (r *Reconciler) release(ctx context.Context, check *clusterv1.MachineHealth
 	return endOf(annotations), nil
 }
 
-// endOf is what became of a check that lost its mark.
+// endOf returns Leave if the check is still paused or claimed after a release, or else Release.
 func endOf(annotations map[string]string) Action {
 	if _, paused := annotations[clusterv1.PausedAnnotation]; paused {
 		return Leave
@@ -252,7 +250,7 @@ func endOf(annotations map[string]string) Action {
 	return Release
 }
 
-// removed removes a claim and its mark, also those that another field manager owns, unless the check has changed meanwhile.
+// removed removes a claim and the annotation of policies, whoever owns them. It returns a conflict if the check has changed since.
 func (r *Reconciler) removed(ctx context.Context, check *unstructured.Unstructured) (Action, error) {
 	after, annotations := check.DeepCopy(), check.GetAnnotations()
 	delete(annotations, mendv1.ClaimedByAnnotation)
@@ -264,9 +262,11 @@ func (r *Reconciler) removed(ctx context.Context, check *unstructured.Unstructur
 	return endOf(annotations), r.Client.Patch(ctx, after, unchanged, client.FieldOwner(mendv1.ClaimFieldOwner))
 }
 
-// applied applies these annotations, and no others, as the field manager of claims. The UID makes it fail where the check is gone, instead
-// of making one.
-func (r *Reconciler) applied(ctx context.Context, check *clusterv1.MachineHealthCheck, annotations map[string]any) (*unstructured.Unstructured, error) {
+// applied applies exactly these annotations as the field manager of claims. With the UID, the request fails if the check is gone; without
+// it, the API server would create a check.
+func (r *Reconciler) applied(
+	ctx context.Context, check *clusterv1.MachineHealthCheck, annotations map[string]any,
+) (*unstructured.Unstructured, error) {
 	metadata := map[string]any{"namespace": check.Namespace, "name": check.Name, "uid": string(check.UID)}
 	if annotations != nil {
 		metadata["annotations"] = annotations

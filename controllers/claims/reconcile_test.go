@@ -35,9 +35,9 @@ type fixture struct {
 	r      *Reconciler
 	events *events.FakeRecorder
 	clock  *clocktesting.FakePassiveClock
-	claims int // that were written
+	claims int // how many claims were written
 	says   []*policy.Policy
-	// fails is why the next write fails.
+	// fails is the error of the next write.
 	fails error
 }
 
@@ -77,7 +77,7 @@ func theCluster() *clusterv1.Cluster {
 	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c1", Labels: map[string]string{"tier": "prod"}}}
 }
 
-// check is a MachineHealthCheck of c1 with these annotations.
+// check returns a MachineHealthCheck of c1 with these annotations.
 func check(name string, annotations map[string]string) *clusterv1.MachineHealthCheck {
 	return &clusterv1.MachineHealthCheck{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name, Annotations: annotations},
@@ -85,14 +85,14 @@ func check(name string, annotations map[string]string) *clusterv1.MachineHealthC
 	}
 }
 
-// patch has a person change an object.
+// patch changes an object as a user.
 func (f *fixture) patch(o client.Object, format string, args ...any) {
 	f.t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":`+format+`}`, args...))
 	must.Do(f.t, f.c.Patch(f.t.Context(), o, patch, person))
 }
 
-// policy makes RemediationPolicy kubemend-system/production, with mode Act for the Clusters of production.
+// policy adds RemediationPolicy kubemend-system/production with mode Act, which selects the Clusters with the label tier=prod.
 func (f *fixture) policy(edits ...func(*mendv1.RemediationPolicy)) {
 	made := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: "production"}}
 	made.Spec.Selector.Clusters, made.Spec.Mode = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "prod"}}, mendv1.PolicyActs
@@ -117,7 +117,7 @@ func mode(mode mendv1.PolicyMode) func(*mendv1.RemediationPolicy) {
 	return func(p *mendv1.RemediationPolicy) { p.Spec.Mode = mode }
 }
 
-// ofChecks selects checks by their labels, which an operator is of that there may not be.
+// ofChecks makes a policy select checks by the label pool. The operator may be invalid.
 func ofChecks(operator metav1.LabelSelectorOperator, values ...string) func(*mendv1.RemediationPolicy) {
 	return func(p *mendv1.RemediationPolicy) {
 		pool := metav1.LabelSelectorRequirement{Key: "pool", Operator: operator, Values: values}
@@ -127,7 +127,7 @@ func ofChecks(operator metav1.LabelSelectorOperator, values ...string) func(*men
 
 func (f *fixture) deleted(o client.Object) { must.Do(f.t, f.c.Delete(f.t.Context(), o)) }
 
-// reconcile reconciles all checks until that succeeds.
+// reconcile reconciles each check until it succeeds.
 func (f *fixture) reconcile() {
 	f.t.Helper()
 	for _, req := range f.r.checksOf(f.t.Context(), client.ObjectKey{}) {
@@ -147,7 +147,7 @@ func (f *fixture) read(name string) *clusterv1.MachineHealthCheck {
 	return c
 }
 
-// wants compares what the checks say with what is wanted.
+// wants compares the annotations of checks with want.
 func (f *fixture) wants(want map[string]map[string]string) {
 	f.t.Helper()
 	got := map[string]map[string]string{}
@@ -157,7 +157,7 @@ func (f *fixture) wants(want map[string]map[string]string) {
 	must.Equal(f.t, want, got, "annotations")
 }
 
-// told are the events since it was called last, as "Kind Reason Text".
+// told returns the events since its last call, as "Kind Reason Text".
 func (f *fixture) told() []string {
 	var all []string
 	for {
@@ -299,7 +299,7 @@ func TestWhatPoliciesSayOfACheck(t *testing.T) {
 	}
 }
 
-// owners are the field managers of the annotation cluster.x-k8s.io/paused.
+// owners returns the field managers of the annotation cluster.x-k8s.io/paused.
 func (f *fixture) owners(name string) []string {
 	var who []string
 	for _, entry := range f.read(name).ManagedFields {
@@ -310,7 +310,7 @@ func (f *fixture) owners(name string) []string {
 	return who
 }
 
-// A GitOps tool that applies the same claim keeps it.
+// The other owner is a GitOps tool that applies the same claim.
 func TestAClaimThatSomebodyElseOwnsAsWellStays(t *testing.T) {
 	f := newFixture(t, check("a", nil))
 	f.policy()
@@ -327,7 +327,7 @@ func TestAClaimThatSomebodyElseOwnsAsWellStays(t *testing.T) {
 	f.wantsTold()
 }
 
-// Each of two managers looks at its own shard alone.
+// Each of two managers watches only its own shard.
 func TestAManagerClaimsOnlyWhatItLooksAt(t *testing.T) {
 	own := check("by-its-own-label", nil)
 	own.Labels = map[string]string{clusterv1.WatchLabel: "west"}
@@ -369,7 +369,7 @@ func TestEachWriteMayFail(t *testing.T) {
 	}
 }
 
-// A tool that applies a check from a file in which it is not claimed.
+// The other client is a tool that applies a check from a file without the claim.
 func TestAClaimThatIsRemovedAgainAndAgainIsMadeEverMoreRarely(t *testing.T) {
 	f := newFixture(t, check("mhc", nil))
 	f.policy()

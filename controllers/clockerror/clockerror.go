@@ -1,5 +1,5 @@
-// Package clockerror holds the clock of this process against those of API servers, by the header Date of their answers. A manager whose
-// clock is ahead takes a Node that has been NotReady for a second for one that has been so for minutes. (RFC 9110, section 6.6.1; the
+// Package clockerror compares the clock of this process with the clocks of API servers, by the header Date of their responses. If the clock
+// of a manager is ahead, a Node that has been NotReady for a second seems to have been NotReady for minutes. (RFC 9110, section 6.6.1: the
 // header has whole seconds.)
 package clockerror
 
@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// Tolerated is the largest error of a clock that changes nothing.
+	// Tolerated is the largest clock error that has no effect.
 	Tolerated = 30 * time.Second
-	// prompt is how soon the headers of an answer have to come for its Date to be used: the later they come, the less exact it is.
+	// prompt is the longest response time for which Date is used, because a slow response makes the comparison inexact.
 	prompt = 5 * time.Second
-	// answers is how many of the last answers decide. The manager renews its lease every 2 s, and a workload cluster is probed every 10 s:
-	// a clock that jumps is noticed after half as many.
+	// answers is how many of the last responses are used. Because the median decides, a clock that jumps is noticed after four responses:
+	// within 8 s in the management cluster (a lease renewal every 2 s), within 40 s in a workload cluster (a probe every 10 s).
 	answers = 7
 )
 
@@ -32,38 +32,38 @@ var seconds = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(Metrics()...) }
 
-// Metrics returns what this package exports, for those who document or test it.
+// Metrics returns the metrics of this package, for documentation and tests.
 func Metrics() []prometheus.Collector { return []prometheus.Collector{seconds} }
 
-// Server is what the answers of one API server say about the clock of this process. It is safe for concurrent use.
+// Server measures the clock of this process against the clock of one API server. It is safe for concurrent use.
 type Server struct {
-	// Namespace and Cluster name the Cluster whose API server it is; empty for the management cluster.
+	// Namespace and Cluster name the Cluster of the API server; both are empty for the management cluster.
 	Namespace, Cluster string
 
 	mu    sync.Mutex
-	last  []time.Duration // what the last answers said, the oldest first
+	last  []time.Duration // the errors that the last responses showed, the oldest first
 	ahead time.Duration
 }
 
-// Ahead returns how far the clock of this process is ahead of the server's, at least; less than 0 if it is behind, 0 if the error is
-// tolerated.
+// Ahead returns by how much, at least, the clock of this process is ahead of the clock of the server: negative if it is behind, 0 if the
+// error is tolerated.
 func (s *Server) Ahead() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ahead
 }
 
-// Note takes note of an answer to a request that was sent, and whose headers were received, at these moments of this process's clock.
+// Note evaluates the headers of a response. sent and received are times of the clock of this process.
 //
-// Several API servers may be behind one address. So the error is the median of the last answers: one server whose clock is wrong neither
-// makes an error nor hides one, as long as most answers are of others.
+// The error is the median of the last responses, because several API servers may share one address: a single server with a wrong clock
+// neither causes nor hides an error, as long as most responses come from the others.
 func (s *Server) Note(sent, received time.Time, headers http.Header) {
 	date, err := http.ParseTime(headers.Get("Date"))
 	if err != nil || received.Sub(sent) > prompt {
 		return
 	}
 	ahead := time.Duration(0)
-	if least := sent.Sub(date.Add(time.Second)); least > Tolerated { // the answer is of a moment up to a second after date
+	if least := sent.Sub(date.Add(time.Second)); least > Tolerated { // Date is rounded down to a second
 		ahead = least.Truncate(time.Second)
 	} else if least := date.Sub(received); least > Tolerated {
 		ahead = -least.Truncate(time.Second)
@@ -78,8 +78,8 @@ func (s *Server) Note(sent, received time.Time, headers http.Header) {
 	}
 }
 
-// medianOf is the median of the errors that answers show. Of two in the middle it is the larger error: at first, when there are few
-// answers, no check is judged that should not be.
+// medianOf returns the median, and of two middle values the one with the larger absolute value: while there are few responses, it is safer
+// to assume an error, because then checks are not judged.
 func medianOf(errors []time.Duration) time.Duration {
 	sorted := slices.Sorted(slices.Values(errors))
 	lower, upper := sorted[(len(sorted)-1)/2], sorted[len(sorted)/2]
@@ -89,10 +89,10 @@ func medianOf(errors []time.Duration) time.Duration {
 	return upper
 }
 
-// Forget removes the metric of a server that is asked no more.
+// Forget removes the metric of a server that is no longer used.
 func (s *Server) Forget() { seconds.DeleteLabelValues(s.Namespace, s.Cluster) }
 
-// Around returns a RoundTripper that takes note of the answers of next.
+// Around returns a RoundTripper that calls next and notes its responses.
 func (s *Server) Around(next http.RoundTripper, now clock.PassiveClock) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		sent := now.Now()

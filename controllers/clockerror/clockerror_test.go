@@ -35,7 +35,7 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// Behind one address there may be several API servers, each with a clock of its own.
+// Several API servers, each with its own clock, may share one address.
 func TestMostAnswersDecide(t *testing.T) {
 	const off, far = 10 * time.Minute, 10*time.Minute - time.Second // the Date may be a second old
 	for name, tc := range map[string]struct {

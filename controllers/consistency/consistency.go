@@ -1,5 +1,5 @@
-// Package consistency lets a controller read its own writes: it knows the version in which a write of this process has left an object, so
-// that who reads an older one from a cache can wait for the cache.
+// Package consistency lets a controller read its own writes: it stores the resourceVersion of each object after a write of this process, so
+// that a controller that reads an older version from a cache can wait for the cache.
 package consistency
 
 import (
@@ -18,17 +18,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Lag is how long to wait before a cache is read again that did not show yet what was written.
+// Lag is how long a controller first waits before it reads a stale cache again.
 const Lag = 20 * time.Millisecond
 
-// Wait is how long to wait before a cache is read again that was found to be stale that many times in a row: twice as long each time, up to
-// 1.28 s. An event that shows the write comes first nearly always; a cache that stands still must not be polled.
+// Wait returns how long to wait after a cache was stale that many times in a row. It doubles each time, up to 1.28 s, because a cache that
+// gets no updates must not be polled. Nearly always the event that shows the write comes first.
 func Wait(times int) time.Duration { return Lag << min(max(times, 1)-1, 6) }
 
-// ErrStale says that a cache does not show yet what this process has written.
+// ErrStale says that a cache does not yet show a write of this process.
 var ErrStale = errors.New("the cache lags behind")
 
-// Writes are the writes to the objects of one kind. The zero value knows none. It is safe for concurrent use.
+// Writes has the last write to each object of one kind. The zero value is empty. It is safe for concurrent use.
 type Writes struct{ written sync.Map } // client.ObjectKey to version
 
 type version struct {
@@ -36,7 +36,7 @@ type version struct {
 	version string
 }
 
-// Note notes that obj is what the API server has answered to a write.
+// Note stores the version of obj, which the API server has returned for a write.
 func (w *Writes) Note(obj client.Object) {
 	key, noted := client.ObjectKeyFromObject(obj), version{of: obj.GetUID(), version: obj.GetResourceVersion()}
 	for {
@@ -47,19 +47,19 @@ func (w *Writes) Note(obj client.Object) {
 	}
 }
 
-// older reports whether v is an older version of the same object than w.
+// older reports whether v and w are of the same object and v is older.
 func (v version) older(w version) bool { return v.of == w.of && Older(v.version, w.version) }
 
-// Older reports whether a resourceVersion is older than another one of the same object. Versions that are no numbers are not.
+// Older reports whether the resourceVersion a is older than b, of the same object. It is false if one of them is not a number.
 func Older(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0
 }
 
-// Forget forgets the object called key, which is gone.
+// Forget deletes what is stored about an object that is gone.
 func (w *Writes) Forget(key client.ObjectKey) { w.written.Delete(key) }
 
-// Stale reports whether obj is older than what was written.
+// Stale reports whether obj is older than the last write to it.
 func (w *Writes) Stale(obj client.Object) bool {
 	key := client.ObjectKeyFromObject(obj)
 	value, wrote := w.written.Load(key)
@@ -69,11 +69,11 @@ func (w *Writes) Stale(obj client.Object) bool {
 	if (version{of: obj.GetUID(), version: obj.GetResourceVersion()}).older(value.(version)) {
 		return true
 	}
-	w.written.CompareAndDelete(key, value) // the cache shows it, and from here on never less
+	w.written.CompareAndDelete(key, value) // the cache shows the write, and does not go back to an older version
 	return false
 }
 
-// Noted are the names of the objects in namespace that were written, and of which Stale has not found since that a cache shows that.
+// Noted returns the names of the objects in namespace whose last write no call of Stale has seen in a cache yet.
 func (w *Writes) Noted(namespace string) []string {
 	var names []string
 	w.written.Range(func(name, _ any) bool {
@@ -85,9 +85,9 @@ func (w *Writes) Noted(namespace string) []string {
 	return names
 }
 
-// Unseen returns ErrStale if an object of that kind in a namespace, or in any if that is empty, was written, or may have been, and no cache
-// has shown it yet. It is for when Stale was asked of all objects that a cache shows, and none was: of the others the API server knows
-// whether they are new, or gone.
+// Unseen returns ErrStale if the API server has an object with a write that no call of Stale has seen in a cache yet, in this namespace or,
+// if it is empty, in any. Call it after Stale was false for all objects in the cache: the API server tells whether an object that the cache
+// does not have is new or gone. Unseen forgets objects that are gone.
 func (w *Writes) Unseen(ctx context.Context, live client.Reader, kind schema.GroupVersionKind, namespace string) error {
 	var unseen error
 	w.written.Range(func(name, _ any) bool {
@@ -109,19 +109,19 @@ func (w *Writes) Unseen(ctx context.Context, live client.Reader, kind schema.Gro
 	return unseen
 }
 
-// Kinds are the writes to objects of several kinds. The zero value knows none. It is safe for concurrent use.
+// Kinds has the Writes of several kinds. The zero value is empty. It is safe for concurrent use.
 type Kinds struct{ kinds sync.Map } // schema.GroupKind to *Writes
 
-// Of are the writes to objects of one kind.
+// Of returns the Writes of one kind.
 func (k *Kinds) Of(kind schema.GroupKind) *Writes {
 	writes, _ := k.kinds.LoadOrStore(kind, &Writes{})
 	return writes.(*Writes)
 }
 
-// Waits are how long to wait for caches that were found to be stale. The zero value waits for none.
+// Waits counts for each object how many times in a row it was stale. The zero value is ready for use.
 type Waits struct{ times sync.Map } // client.ObjectKey to int
 
-// Next is how long to wait before the object called key is read again, which was stale once more.
+// Next counts that an object was stale once more, and returns how long to wait before it is read again.
 func (w *Waits) Next(key client.ObjectKey) time.Duration {
 	times := 1
 	if before, again := w.times.Load(key); again {
@@ -131,11 +131,11 @@ func (w *Waits) Next(key client.ObjectKey) time.Duration {
 	return Wait(times)
 }
 
-// Reset notes that the object called key was not stale.
+// Reset starts the count of an object again, because it was not stale.
 func (w *Waits) Reset(key client.ObjectKey) { w.times.Delete(key) }
 
-// Read reads an object from a cache, and past it if the cache does not have it: only the API server knows what does not exist. It reports
-// whether the object exists.
+// Read reads an object from a cache or, if the cache does not have it, from the API server, because a new object may not be in the cache
+// yet. It reports whether the object exists.
 func Read(ctx context.Context, cache, live client.Reader, key client.ObjectKey, obj client.Object, options ...client.GetOption) (found bool, err error) {
 	if err = cache.Get(ctx, key, obj, options...); apierrors.IsNotFound(err) {
 		err = live.Get(ctx, key, obj)

@@ -1,5 +1,5 @@
-// Package crdgate starts a controller once the CustomResourceDefinitions that it needs are installed and no other controller serves them.
-// For each controller that does not run it reports why.
+// Package crdgate starts a controller when the CustomResourceDefinitions that it needs are installed and no controller of another project
+// serves its kind. For each controller that does not run, it reports why.
 package crdgate
 
 import (
@@ -32,50 +32,50 @@ import (
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=list;watch
 
 const (
-	// forbiddenEvery is how soon to ask for rights again. They mostly come a moment after the kind that they are for, and no event says so.
+	// forbiddenEvery is how often missing rights are checked again. They are not watched, and are mostly bound just after the CRD comes.
 	forbiddenEvery = 5 * time.Second
-	// listenEvery is how often the lease of another controller is read. No event says that it came or went.
+	// listenEvery is how often the lease of another controller is read. It is not watched.
 	listenEvery = 30 * time.Second
 )
 
-// Service is a controller that may run.
+// Service is a controller that the CRD gate may start.
 type Service struct {
-	// CRD is the CustomResourceDefinition of the kind that it serves, Needs are others without which it cannot run.
-	CRD   string
-	Needs []string
-	// Choice is the user's; Gate is the feature gate by which a service is Off, empty if it is so by a flag.
+	// CRD is the name of the CustomResourceDefinition of the kind that the controller serves.
+	CRD string
+	// Needs are other CustomResourceDefinitions that must be installed.
+	Needs  []string
 	Choice Choice
-	Gate   featuregate.Feature
-	// Foreign names whose CRD is, by its labels, if it is somebody else's, whose controller serves it; "" if it is free. If nil, it is
-	// free.
+	// Gate is the feature gate that switched the controller off; empty if a flag did.
+	Gate featuregate.Feature
+	// Foreign returns the project that the CRD belongs to by its labels, and whose controller serves the kind; empty if there is none.
+	// If Foreign is nil, the CRD belongs to no other project.
 	Foreign func(labels map[string]string) string
-	// Other is the controller of another project that serves the kind if it runs, also where the CRD is free; nil if there is none.
+	// Other is a controller of another project that serves the kind if it runs, whatever the labels say; nil if there is none.
 	Other *OtherController
-	// Rights are what Start needs that only Role allows, which is bound where the feature is installed. Without one of them it is not
-	// started: its caches would never be filled.
+	// Rights are needed by Start. If one is missing, the controller does not start, because its caches would never be filled.
 	Rights []authorizationv1.ResourceAttributes
-	Role   string
-	// Releases is the choice by which it was served before it was switched off. With it a service whose Choice is Off is started all the
-	// same, where the kind is there and free: its Start begins nothing then, and releases what was begun. If empty, nothing can have been
-	// begun.
+	// Role is the role that has the Rights; a user binds it when installing the feature.
+	Role string
+	// Releases is the Choice before the user chose Off; empty if the controller cannot have begun anything. If it is set, a controller
+	// that is Off starts all the same by this choice, but only releases what it had begun.
 	Releases Choice
-	// Start starts it. It is called once.
+	// Start starts the controller. It is called once.
 	Start func(context.Context) error
-	// Serve makes it work, or stand idle, after it was started: its kind may become somebody else's, and ours again. If nil, it never
-	// stands idle.
+	// Serve pauses (false) or resumes a controller that was started, because a controller of another project may be installed or removed.
+	// If nil, the controller is never paused.
 	Serve func(bool)
 
 	started atomic.Bool
 }
 
-// OtherController is a controller of another project that serves a kind wherever it runs, whatever the labels of the CRD say.
+// OtherController is a controller of another project that the CRD gate detects by its leader lease.
 type OtherController struct {
-	// Name says whose it is.
+	// Name is for messages, such as "CAPM3's controller".
 	Name string
-	// Lease is the name of the lease by which its replicas elect a leader.
+	// Lease is the name of its leader lease.
 	Lease string
-	// Namespaces are where an administrator of the cluster installs it. The lease is read in no other: anybody may create a lease of any
-	// name in a namespace of their own.
+	// Namespaces are where cluster administrators install it. The lease counts only there, because users may create a lease of any name
+	// in their own namespaces.
 	Namespaces []string
 }
 
@@ -86,27 +86,27 @@ var served = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(served) }
 
-// Metrics returns what this package exports, for those who document or test it.
+// Metrics returns the metrics of this package, for documentation and tests.
 func Metrics() []prometheus.Collector { return []prometheus.Collector{served} }
 
-// Reconciler starts services. It reconciles CustomResourceDefinitions.
+// Reconciler starts services when CustomResourceDefinitions change.
 type Reconciler struct {
 	Client   client.Client
 	Services []*Service
-	// Live reads past the caches; Clock is that by which leases are alive, the real one if nil. Without Live no lease is read.
+	// Live reads leases from the API server. If nil, no lease is read.
 	Live  client.Reader
-	Clock clock.PassiveClock
-	// Changed is called when Kinds has changed. It must not call back. It may be nil.
+	Clock clock.PassiveClock // the real clock if nil
+	// Changed is called after the result of Kinds has changed. It may be nil.
 	Changed func()
 
 	mu    sync.Mutex
 	kinds map[string]managerlease.Kind // the reconciled kinds, by CRD
 }
 
-// Reconcile reconciles all services. There are few, and any CRD may be what one of them waited for.
+// Reconcile reconciles all services, because any of them may have waited for the CRD. There are few services.
 func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	var errs []error
-	again := time.Duration(0) // unless a CRD changes
+	again := time.Duration(0) // zero: only when a CRD changes
 	for _, s := range r.Services {
 		if s.started.Load() && s.Serve == nil {
 			continue
@@ -128,7 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// waits is how soon to look at s again although no CRD has changed; zero for never.
+// waits returns after how long to reconcile s again although no CRD has changed; zero for never.
 func (r *Reconciler) waits(s *Service, reason string) time.Duration {
 	switch {
 	case reason == ForbiddenReason:
@@ -139,8 +139,8 @@ func (r *Reconciler) waits(s *Service, reason string) time.Duration {
 	return 0
 }
 
-// run starts s if it can run, makes it stand idle if its kind has become somebody else's, and returns why it does not serve its kind;
-// empty if it does. One that is switched off runs by the choice that was made before, to release what it holds.
+// run starts s if it can run, pauses it if a controller of another project now serves its kind, and returns why s does not serve its kind;
+// empty if it does. A service that is Off and has Releases is started by that choice, to release what it had begun.
 func (r *Reconciler) run(ctx context.Context, s *Service) (reason, because string, err error) {
 	choice := s.Choice
 	if choice == Off {
@@ -165,7 +165,7 @@ func (r *Reconciler) run(ctx context.Context, s *Service) (reason, because strin
 	return reason, because, nil
 }
 
-// report tells in the log, once for each change, and in a metric whether the kind of a CRD is served.
+// report reports whether the kind of a CRD is served: in the metric, and in the log whenever the reason changes.
 func (r *Reconciler) report(ctx context.Context, crd, reason, because string) {
 	kind := managerlease.Kind{CRD: crd, Reason: reason, Because: because}
 	r.mu.Lock()
@@ -191,7 +191,7 @@ func (r *Reconciler) report(ctx context.Context, crd, reason, because string) {
 	log.FromContext(ctx).Info("Not serving a kind", "kind", crd, "reason", reason, "because", because)
 }
 
-// Kinds are the kinds that were reconciled, by the names of their CustomResourceDefinitions.
+// Kinds returns the kinds that were reconciled, sorted by the names of their CustomResourceDefinitions.
 func (r *Reconciler) Kinds() []managerlease.Kind {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,7 +201,7 @@ func (r *Reconciler) Kinds() []managerlease.Kind {
 // SetupWithManager makes r a controller of mgr.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	services := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "services"}}} // one reconcile serves all
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "services"}}} // one reconcile handles all services
 	})
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("serving").

@@ -28,7 +28,7 @@ import (
 
 const kind, needed = "things.example.org", "parts.example.org"
 
-// environment is a management cluster whose CRDs come and go, with one service in it that records its calls.
+// environment is a management cluster with one service, which records its calls.
 type environment struct {
 	t       *testing.T
 	client  client.Client
@@ -73,7 +73,7 @@ func environmentWith(t *testing.T, choice Choice) *environment {
 	return s
 }
 
-// has makes a CRD be there with these labels.
+// has creates or updates a CRD with these labels.
 func (s *environment) has(name string, labels map[string]string) {
 	s.t.Helper()
 	crd := crdMetadata()
@@ -90,7 +90,7 @@ func (s *environment) has(name string, labels map[string]string) {
 	}
 }
 
-// reconcile runs once, and returns which functions of the service were called, and why it is not served; "served" if it is.
+// reconcile reconciles once, and returns which functions of the service were called and why the kind is not served, or "served".
 func (s *environment) reconcile() (called []string, why string) {
 	s.t.Helper()
 	s.called = nil
@@ -109,7 +109,7 @@ func (s *environment) reconcile() (called []string, why string) {
 	return s.called, why
 }
 
-// series are the values of the metric for kind, by reason.
+// series returns the values of the metric for kind, by reason.
 func series(t *testing.T) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -171,7 +171,7 @@ func TestAKindIsServedWhenItIsThereAndFree(t *testing.T) {
 	}
 }
 
-// CAPM3 may be installed without the label, or its CRDs be written over by ours.
+// The CRDs of CAPM3 may have no label, or kubemend's CRDs may have replaced them.
 func TestAKindIsForeignWhileItsOtherControllerRuns(t *testing.T) {
 	for name, row := range map[string]struct {
 		choice Choice
@@ -207,7 +207,7 @@ func TestAKindIsForeignWhileItsOtherControllerRuns(t *testing.T) {
 	}
 }
 
-// led is a cluster in which somebody leads by a lease.
+// led returns a cluster with a leader lease.
 func led(by client.ObjectKey, holder string, renewed time.Time) client.Client {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: by.Namespace, Name: by.Name}}
 	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &holder, &metav1.MicroTime{Time: renewed}
@@ -217,7 +217,7 @@ func led(by client.ObjectKey, holder string, renewed time.Time) client.Client {
 
 var theirLease = client.ObjectKey{Namespace: "other-system", Name: "other-leader"}
 
-// F5: a host that is held off when its kind is switched off would stay off for ever.
+// Otherwise a host that is kept off when a user switches the kind off would stay off for ever.
 func TestAServiceThatIsSwitchedOffReleasesWhatItHolds(t *testing.T) {
 	for name, row := range map[string]struct {
 		before Choice
@@ -271,7 +271,7 @@ func TestAKindThatAGateSwitchedOffSaysSo(t *testing.T) {
 	}
 }
 
-// Without its rights the caches of a controller are never filled: it would hang, and say nothing.
+// Without its rights, a controller would wait for ever for its caches, without an error.
 func TestAKindIsServedWhenTheManagerHasTheRights(t *testing.T) {
 	s := environmentWith(t, Auto)
 	s.has(kind, nil)

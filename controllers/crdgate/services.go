@@ -8,7 +8,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// The CustomResourceDefinitions of the kinds that are served. Without those of MachineHealthChecks the manager does not start.
+// The CustomResourceDefinitions that controllers need. Without MachineCheckCRD the manager does not start.
 const (
 	MachineCheckCRD = "machinehealthchecks.cluster.x-k8s.io"
 	NodeCheckCRD    = "nodehealthchecks.remediation.medik8s.io"
@@ -21,26 +21,26 @@ const (
 	betweenCRD      = "metal3machines.infrastructure.cluster.x-k8s.io"
 )
 
-// Choice says whether a kind is served. It is the value of a flag.
+// Choice is a user's choice whether a kind is served. It is the value of a flag.
 type Choice string
 
 const (
-	// Auto serves a kind unless somebody else's controller does.
+	// Auto serves a kind unless a controller of another project serves it.
 	Auto Choice = "auto"
-	// On serves it, even beside another controller.
+	// On serves a kind even if a controller of another project serves it too.
 	On Choice = "on"
-	// Off does not serve it.
+	// Off does not serve a kind.
 	Off Choice = "off"
 )
 
-// MachineHealthChecks is the service of the kind that every manager acts on. Its controllers start with the manager.
+// MachineHealthChecks is the service of MachineHealthChecks. Its Start does nothing, because its controllers start with the manager.
 func MachineHealthChecks() *Service {
 	return &Service{CRD: MachineCheckCRD, Choice: Auto, Start: func(context.Context) error { return nil }}
 }
 
-// Metal3Remediations is the service of CAPM3's kind: CAPM3's controller acts on it where CAPM3 has installed it, and has no switch to stop.
-// It is also known by its lease (CAPM3, main.go, LeaderElectionID): its manifests may have been installed without the label, or the CRDs
-// written over. Like all services of this file it says who serves the kind; to run it, it needs a Start.
+// Metal3Remediations is the service of CAPM3's kind, without a Start, as all services in this file. If CAPM3 installed the CRD, CAPM3's
+// controller serves the kind, and it has no flag to stop that. The lease also identifies it (CAPM3, main.go, LeaderElectionID), because a
+// user may have installed the CRD without labels or replaced it.
 func Metal3Remediations(choice Choice) *Service {
 	return &Service{
 		CRD: Metal3CRD, Needs: []string{HostCRD, betweenCRD}, Choice: choice, Foreign: capm3,
@@ -48,25 +48,24 @@ func Metal3Remediations(choice Choice) *Service {
 	}
 }
 
-// HostRemediations is the service of the kind that is ours alone.
+// HostRemediations is the service of HostRemediations, a kind of kubemend.
 func HostRemediations() *Service {
 	return &Service{CRD: OwnCRD, Needs: []string{HostCRD, betweenCRD}, Choice: Auto}
 }
 
-// Hosts is the service of BareMetalHosts: it releases those that no remediation keeps powered off any more.
+// Hosts is the service of BareMetalHosts: it releases the hosts that no remediation keeps powered off any more.
 func Hosts() *Service { return &Service{CRD: HostCRD, Choice: Auto} }
 
-// Records is the service of RemediationRecords: it follows remediations, and closes their records. Without the kind, remediations have
-// none.
+// Records is the service of RemediationRecords: it follows remediations and closes their records.
 func Records() *Service { return &Service{CRD: RecordCRD, Choice: Auto} }
 
-// Policies is the service of RemediationPolicies. Without the kind nothing limits more than one check.
+// Policies is the service of RemediationPolicies. Without their CRD there are no limits across checks.
 func Policies() *Service { return &Service{CRD: PolicyCRD, Needs: []string{overrideCRD}, Choice: Auto} }
 
-// NodeHealthChecks is the service of the kind that checks the nodes of the cluster that the manager runs in. It belongs to the operator
-// that brought it along, if the Operator Lifecycle Manager has installed that; or it is known by the lease of its leader (medik8s'
-// node-healthcheck-operator, cmd/main.go, LeaderElectionID). Its makefile and its catalogue suggest the first of these namespaces; the
-// others are those that OLM has for operators which act everywhere, and that of its manifests before they were changed.
+// NodeHealthChecks is the service of medik8s' kind, which checks nodes of the manager's own cluster. medik8s' operator serves the kind if
+// the Operator Lifecycle Manager (OLM) installed the CRD, or if its leader lease is renewed (node-healthcheck-operator, cmd/main.go,
+// LeaderElectionID). Its makefile and catalogue suggest the first of the namespaces; the others are OLM's for operators that watch all
+// namespaces, and the one of its older manifests.
 func NodeHealthChecks(choice Choice) *Service {
 	return &Service{
 		CRD: NodeCheckCRD, Choice: choice, Foreign: operator,
@@ -79,12 +78,13 @@ func NodeHealthChecks(choice Choice) *Service {
 	}
 }
 
-// HostRights are what a controller needs that power-cycles the hosts of a namespace, or of all.
+// HostRights returns the rights that power cycles of hosts need, in a namespace or, if it is empty, in all, and the role that has them.
 func HostRights(namespace string) (role string, rights []authorizationv1.ResourceAttributes) {
-	return "kubemend-hosts", []authorizationv1.ResourceAttributes{{Verb: "patch", Group: "metal3.io", Resource: "baremetalhosts", Namespace: namespace}}
+	patch := authorizationv1.ResourceAttributes{Verb: "patch", Group: "metal3.io", Resource: "baremetalhosts", Namespace: namespace}
+	return "kubemend-hosts", []authorizationv1.ResourceAttributes{patch}
 }
 
-// NodeRights are what a controller needs that acts on NodeHealthChecks, with the leases on nodes in a namespace.
+// NodeRights returns the rights that NodeHealthChecks need, with leases on nodes in the namespace leases, and the role that has them.
 func NodeRights(leases string) (role string, rights []authorizationv1.ResourceAttributes) {
 	return "kubemend-nodes", []authorizationv1.ResourceAttributes{
 		{Verb: "watch", Group: "remediation.medik8s.io", Resource: "nodehealthchecks"}, {Verb: "watch", Resource: "nodes"},
@@ -92,7 +92,7 @@ func NodeRights(leases string) (role string, rights []authorizationv1.ResourceAt
 	}
 }
 
-// capm3 returns the provider of Cluster API that a CRD belongs to, if that is CAPM3, which brings its controller along.
+// capm3 returns the name of CAPM3 as a provider of Cluster API if CAPM3 installed the CRD, or else "".
 func capm3(labels map[string]string) string {
 	const provider = "infrastructure-metal3"
 	if labels[clusterv1.ProviderNameLabel] == provider {
@@ -101,8 +101,8 @@ func capm3(labels map[string]string) string {
 	return ""
 }
 
-// operator returns the operator that a CRD belongs to, if the Operator Lifecycle Manager installed it, in version 0 or 1.
-// (Operator-controller, internal/operator-controller/labels/labels.go)
+// operator returns the operator that a CRD belongs to, if the Operator Lifecycle Manager v0 or v1 installed the CRD, or else "".
+// (operator-controller, internal/operator-controller/labels/labels.go)
 func operator(labels map[string]string) string {
 	if kind := labels["olm.operatorframework.io/owner-kind"]; kind != "" {
 		return strings.TrimSpace(kind + " " + labels["olm.operatorframework.io/owner-name"])

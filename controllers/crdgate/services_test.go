@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Who only wants to know who serves a kind has a client, and starts nothing.
+// A command that only reports who serves a kind has just a client.
 func TestWhoServesAKindIsSaidAlsoWhereNothingIsStarted(t *testing.T) {
 	const (
 		metal3, own, hosts, between, nodes = "metal3remediations.infrastructure.cluster.x-k8s.io", "hostremediations.kubemend.io",

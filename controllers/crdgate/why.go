@@ -18,26 +18,26 @@ import (
 	"github.com/kubemend/kubemend/controllers/access"
 )
 
-// Why a kind is not served, in a word, as the manager announces it.
+// Reasons why a kind is not served, for the metric and the manager lease.
 const (
-	// ForeignReason is that of a kind that another controller serves.
+	// ForeignReason says that a controller of another project serves the kind.
 	ForeignReason = "Foreign"
-	// OffReason is that of a kind that was switched off.
+	// OffReason says that the user switched the kind off.
 	OffReason = "Off"
-	// ForbiddenReason is that of a kind whose feature was installed without its rights.
+	// ForbiddenReason says that the manager does not have the rights that the kind needs.
 	ForbiddenReason = "Forbidden"
 )
 
-// silence is how long the lease of another controller must not have been renewed before it counts as gone. It is much longer than any
-// lease: a controller that is only restarted must not find kubemend acting.
+// silence is how old the last renewal of a lease must be before its controller counts as gone. It is much longer than the duration of a
+// lease, so that kubemend does not act while the other controller only restarts.
 const silence = 5 * time.Minute
 
-// Why says why s cannot run, in a word and in a sentence; empty if it can. It starts nothing, and needs no more of r than its Client.
+// Why returns why s cannot run, as a reason and as a clause; both are empty if it can. It starts nothing, and r needs only its Client.
 func (r *Reconciler) Why(ctx context.Context, s *Service) (reason, because string, err error) {
 	return r.why(ctx, s, s.Choice)
 }
 
-// why is Why for a choice, which may be one that the user made before.
+// why returns what Why returns, but for this choice.
 func (r *Reconciler) why(ctx context.Context, s *Service, choice Choice) (reason, because string, err error) {
 	switch {
 	case choice == Off && s.Gate != "":
@@ -76,12 +76,12 @@ func (r *Reconciler) why(ctx context.Context, s *Service, choice Choice) (reason
 	return "", "", nil
 }
 
-// RBAC: the leases of other controllers are listed by their names, and no others are: leases also say which nodes are alive, and which
-// replica leads. Only a list works for a namespace that need not be there.
+// RBAC: the manager may list only the leases of the two other controllers, by name, because other leases are heartbeats of nodes and leader
+// leases. It lists instead of gets, because a list works in a namespace that does not exist.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=controller-leader-election-capm3;e1f13584.medik8s.io,verbs=list
 
-// foreign says whose controller serves the kind of s, by the labels of its CRD and by the lease of that controller; empty if nobody else's
-// does. A lease that may not be listed counts as none.
+// foreign returns a clause that names the other controller that serves the kind of s, by the labels of the CRD or by its lease; empty if
+// there is none. A lease that the manager may not list counts as missing.
 func (r *Reconciler) foreign(ctx context.Context, s *Service, labels map[string]string) (string, error) {
 	if s.Foreign != nil {
 		if owner := s.Foreign(labels); owner != "" {
@@ -108,8 +108,8 @@ func (r *Reconciler) foreign(ctx context.Context, s *Service, labels map[string]
 	return "", nil
 }
 
-// forbidden says what s needs and may not do; empty if there is nothing. One that has started is not asked about: its caches are filled,
-// and what it may not do any more it reports itself.
+// forbidden returns a clause that names a right that s lacks; empty if there is none. It does not check a controller that has started:
+// its caches are filled, and it reports itself what the API server forbids.
 func (r *Reconciler) forbidden(ctx context.Context, s *Service) (string, error) {
 	if s.started.Load() {
 		return "", nil
@@ -126,13 +126,13 @@ func (r *Reconciler) forbidden(ctx context.Context, s *Service) (string, error) 
 	return "", nil
 }
 
-// Installed reports whether there is a CustomResourceDefinition of that name.
+// Installed reports whether a CustomResourceDefinition exists and is not being deleted.
 func (r *Reconciler) Installed(ctx context.Context, name string) (bool, error) {
 	crd, err := r.crd(ctx, name)
 	return crd != nil, err
 }
 
-// Serves reports whether the kind of a CustomResourceDefinition is one of ours to serve now, also where no replica does so.
+// Serves reports whether kubemend should serve the kind of a CustomResourceDefinition now, even if no replica serves it yet.
 func (r *Reconciler) Serves(ctx context.Context, name string) (bool, error) {
 	for _, s := range r.Services {
 		if s.CRD == name {
@@ -143,7 +143,7 @@ func (r *Reconciler) Serves(ctx context.Context, name string) (bool, error) {
 	return false, nil
 }
 
-// crd returns the metadata of a CustomResourceDefinition, or nil if it is not there, or not for much longer.
+// crd returns the metadata of a CustomResourceDefinition, or nil if it does not exist or is being deleted.
 func (r *Reconciler) crd(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
 	crd := crdMetadata()
 	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, crd)

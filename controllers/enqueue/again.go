@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// Conflicted is how long to wait for the cache after somebody else wrote first.
+	// Conflicted is how long to wait for the cache after a conflict with the write of another client.
 	Conflicted = 200 * time.Millisecond
-	// RetryAtMost is the longest time between two tries of what goes on failing.
+	// RetryAtMost is the longest time between two tries.
 	RetryAtMost = time.Minute
 )
 
-// Retries is how soon a reconcile is repeated that could not even observe: the first time after the given time, and then ever rarer.
+// Retries returns a rate limiter for reconciles that return an error: it waits for first, then twice as long each time, up to RetryAtMost.
 func Retries(first time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, RetryAtMost)
 }
 
-// Backoff is how soon a reconcile is repeated of which something failed, after so many tries in a row; it doubles with each of them.
+// Backoff returns how long to wait after so many failed tries in a row. It doubles with each try, up to RetryAtMost.
 func Backoff(tries int) time.Duration {
 	return min(Conflicted<<min(tries-1, 16), RetryAtMost)
 }
 
-// At makes the moment of the next reconcile a result; a zero moment means: only when an event comes. The priority is that of an event:
-// without it an object that was queued by the first list would stay behind all others for ever.
+// At returns a result that repeats the reconcile at this time; if it is zero, only an event does. The priority is that of an event, because
+// otherwise an object would keep the low priority that it got from the first list.
 func At(at, now time.Time) ctrl.Result {
 	if at.IsZero() {
 		return ctrl.Result{}

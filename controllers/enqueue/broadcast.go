@@ -10,17 +10,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Broadcast carries events that no API server has to several controllers. The zero value has no listeners.
+// Broadcast sends events that do not come from an API server to several controllers. The zero value has no listeners.
 type Broadcast[T any] struct {
 	mu        sync.Mutex
 	listeners []chan event.TypedGenericEvent[T]
 }
 
-// buffered is how many events a listener may be behind. Those beyond that are lost: who listens has to check again from time to time
-// anyway.
+// buffered is how many events wait for a slow listener. Further events are lost, so controllers must also reconcile from time to time.
 const buffered = 1024
 
-// Send sends what to all controllers. It does not block.
+// Send sends what to all listeners. It does not block.
 func (b *Broadcast[T]) Send(what T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -32,7 +31,7 @@ func (b *Broadcast[T]) Send(what T) {
 	}
 }
 
-// Source is where one controller receives the events, as requests.
+// Source adds a listener, and returns a source that enqueues the requests of each event for one controller.
 func (b *Broadcast[T]) Source(requests func(context.Context, T) []reconcile.Request) source.Source {
 	return b.Into(func(ctx context.Context, what T, q queue) {
 		for _, request := range requests(ctx, what) {
@@ -41,7 +40,7 @@ func (b *Broadcast[T]) Source(requests func(context.Context, T) []reconcile.Requ
 	})
 }
 
-// Into is where one controller receives the events, which does enqueues.
+// Into adds a listener, and returns a source for one controller. It calls does for each event, which enqueues requests.
 func (b *Broadcast[T]) Into(does func(context.Context, T, queue)) source.Source {
 	b.mu.Lock()
 	defer b.mu.Unlock()

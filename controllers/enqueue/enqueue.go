@@ -1,5 +1,4 @@
-// Package enqueue maps events of objects to reconciles of the checks that they concern, and merges bursts. It may not decide what a
-// reconcile does.
+// Package enqueue maps events of objects to reconciles of the checks that they concern, and merges bursts of events.
 package enqueue
 
 import (
@@ -15,17 +14,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// MergeWindow is how long the events of one check are collected before it is reconciled: a rack that loses power
-// is one reconcile and not forty.
+// MergeWindow is how long the events of one check are collected before it is reconciled, so that a rack that loses power causes one
+// reconcile instead of forty.
 const MergeWindow = 100 * time.Millisecond
 
-// Merged maps the object of an event, as it was and as it is, to checks that are reconciled after the merge window.
+// Merged enqueues the checks that an event concerns, after the merge window.
 func Merged[T client.Object](checks handler.MapFunc) handler.TypedEventHandler[T, reconcile.Request] {
 	return on[T](checks, func(q queue, check reconcile.Request) { q.AddAfter(check, MergeWindow) })
 }
 
-// FirstAtOnce maps the object of an event to checks, as Merged does, but the first event of a check that was quiet is reconciled without
-// waiting. m is what all events of one controller are merged by. Events come in real time, whatever clock the checks are judged by.
+// FirstAtOnce enqueues the checks that an event concerns, a check without recent events at once. All handlers of a controller must share m.
+// It uses the real clock even in tests with another clock, because events come in real time.
 func FirstAtOnce[T client.Object](m *Merging, checks handler.MapFunc) handler.TypedEventHandler[T, reconcile.Request] {
 	return on[T](checks, func(q queue, check reconcile.Request) {
 		if wait := m.wait(check, clock.RealClock{}.Now()); wait > 0 {
@@ -48,7 +47,7 @@ func on[T client.Object](checks handler.MapFunc, enqueue func(queue, reconcile.R
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[T], q queue) { add(ctx, q, e.Object) },
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[T], q queue) {
 			add(ctx, q, e.ObjectNew)
-			// What was relabelled has left a check behind that must hear of it too.
+			// With its old labels, the object may have belonged to another check.
 			if !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) {
 				add(ctx, q, e.ObjectOld)
 			}

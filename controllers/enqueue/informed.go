@@ -12,12 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Informed is a source of the events of an informer that a running controller begins to watch: h hears of everything that happens after the
-// controller's Watch has returned.
+// Informed returns a source for a running controller that begins to watch an informer: h gets all events after the controller's Watch has
+// returned.
 //
-// controller-runtime's own source of a kind does not promise that. It waits for the informer's first list in a goroutine and adds its
-// handler only then, up to a tenth of a second after others may read what was listed: an object that is judged and deleted in between is an
-// event that no handler hears of. (controller-runtime v0.24, pkg/internal/source: Kind.Start; pkg/cache/internal: Informers.Get.)
+// controller-runtime's source.Kind does not guarantee that. A goroutine adds its handler after the informer's first list, up to 100 ms
+// after other goroutines can read the listed objects. If an object is judged and deleted in between, no handler gets the delete event.
+// (controller-runtime v0.24, pkg/internal/source: Kind.Start; pkg/cache/internal: Informers.Get.)
 func Informed[T client.Object](informer cache.Informer, h handler.TypedEventHandler[T, reconcile.Request],
 	predicates ...predicate.TypedPredicate[T],
 ) source.Source {

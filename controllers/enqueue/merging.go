@@ -8,23 +8,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Merging decides when the checks that events concern are reconciled: the first event of a check that was quiet for a merge window at once,
-// and what follows together, a window after that. So a single change waits for nothing, and a burst is one reconcile for each window. The
-// zero value is ready for use.
+// Merging decides when a check is reconciled after an event. If the check had no event for a merge window, it is reconciled at once. The
+// events that follow are reconciled together at the end of the window. So a single event does not wait, and a burst causes one reconcile
+// for each window. The zero value is ready for use.
 type Merging struct {
 	mu    sync.Mutex
-	due   map[reconcile.Request]time.Time // the last one that was decided, which may be still to come
+	due   map[reconcile.Request]time.Time // when the last reconcile was or will be
 	swept time.Time
 }
 
-// wait is how long after an event at now the check is to be reconciled.
+// wait returns how long after an event at now to reconcile the check.
 func (m *Merging) wait(check reconcile.Request, now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sweep(now)
 	last, known := m.due[check]
 	if known && now.Before(last) {
-		return last.Sub(now) // that reconcile sees this as well
+		return last.Sub(now) // the reconcile that is due sees this event too
 	}
 	at := now
 	if known && now.Before(last.Add(MergeWindow)) {
@@ -34,7 +34,7 @@ func (m *Merging) wait(check reconcile.Request, now time.Time) time.Duration {
 	return at.Sub(now)
 }
 
-// sweep forgets the checks that are quiet, once in a while: those that are gone would be remembered for ever.
+// sweep deletes the checks without recent events, once a minute, so that checks that are gone do not use memory.
 func (m *Merging) sweep(now time.Time) {
 	if m.due != nil && now.Before(m.swept.Add(time.Minute)) {
 		return

@@ -17,8 +17,8 @@ func called(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
-// Moments are milliseconds. Reconciles are those that events make due; the queue has a check once, so that those at the same moment are
-// one.
+// Times are in milliseconds. For each event, due has the time of the reconcile. Equal times are one reconcile, because the queue has a
+// check only once.
 func TestWhenEventsAreLookedAt(t *testing.T) {
 	for name, tc := range map[string]struct {
 		events []int

@@ -13,29 +13,29 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// Answer is what is found out about an object: the first line of a page prints it, and programs read its Phase and Reason. It is made of
-// the values of a decision, and of none of its sentences.
+// Answer is the result about an object, made of a decision's values: a page prints it as its first line, programs read Phase and Reason.
 type Answer struct {
 	State  AnswerState
 	Action AnswerAction
-	// Reason is a reason of the API, or one of this package; empty if there is none. Implied reports that the rest of the line implies it.
-	Reason  string
+	// Reason is a reason of the API or of this package; empty if there is none.
+	Reason string
+	// Implied reports that the rest of the line makes Reason obvious.
 	Implied bool
-	// By is what remediates the object, Detail are the numbers or the name that belong to Reason.
+	// By is what remediates the object. Detail has the numbers or the name that belong to Reason.
 	By, Detail string
-	// Since is since when Reason is so, Until when time alone ends it; zero if it is not known, or time does not.
+	// Since is since when Reason holds; zero if that is not known. Until is when it ends by time alone; zero if it does not.
 	Since, Until time.Time
-	// Expires is when a pending target counts as unhealthy unless Unless.
+	// Expires is when a pending target counts as unhealthy, unless Unless happens.
 	Expires time.Time
 	Unless  string
-	// Target is the name of the target of a check that the answer is about, Rest are the counts of all of them.
+	// Target is the target of a check that the answer is about. Rest has the counts of all targets of the check.
 	Target, Rest string
 
 	// ofCheck reports that Reason holds for all targets of the check.
 	ofCheck bool
 }
 
-// AnswerState is the state of a target in one word.
+// AnswerState is the state of a target in a word or two.
 type AnswerState string
 
 // AnswerAction is what is done about a target.
@@ -53,7 +53,7 @@ const (
 	InProgress  AnswerState = "IN PROGRESS"
 	IsBlocked   AnswerState = "BLOCKED"
 
-	// Of what makes machines: all have a Ready node, or not; and of the latter, whether a person has to do something.
+	// Of an owner of machines: all its machines have a Ready node, or not. Blocked means that a person has to do something.
 	CapacityComplete AnswerState = "COMPLETE"
 	CapacityMissing  AnswerState = "CAPACITY MISSING"
 	CapacityBlocked  AnswerState = "CAPACITY BLOCKED"
@@ -86,7 +86,7 @@ const (
 	AboutToBePoweredOff AnswerAction = "HOST ABOUT TO BE POWERED OFF"
 )
 
-// phases are the phases of states, but of IsUnhealthy, where the action decides.
+// phases are the phases of all states except IsUnhealthy, where the action decides.
 var phases = map[AnswerState]cliv1.Phase{
 	IsHealthy: cliv1.Healthy, IsPending: cliv1.Pending, IsStarting: cliv1.Pending, IsUnknown: cliv1.Unknown, IsSkipped: cliv1.NotChecked,
 	NotChecked: cliv1.NotChecked, InProgress: cliv1.Remediating, IsBlocked: cliv1.Blocked, HasSucceeded: cliv1.Healthy,
@@ -95,7 +95,7 @@ var phases = map[AnswerState]cliv1.Phase{
 	HasRequestedOwner: cliv1.Remediating, HasFailed: cliv1.Blocked, HasEnded: cliv1.Remediating, WasStopped: cliv1.Remediating,
 }
 
-// Phase is State and Action for programs.
+// Phase returns State and Action as programs read them.
 func (a Answer) Phase() cliv1.Phase {
 	if a.State != IsUnhealthy {
 		return phases[a.State]
@@ -108,7 +108,7 @@ func (a Answer) Phase() cliv1.Phase {
 	}
 }
 
-// Text is the answer in one line.
+// Text returns the answer in one line.
 func (a Answer) Text(at Moment) string {
 	text := string(a.State)
 	if a.Action != "" {
@@ -143,7 +143,7 @@ func (a Answer) why(at Moment) string {
 	return why
 }
 
-// AnswerOn is the answer about t, a target of c. Without a manager nothing follows, also where t is healthy.
+// AnswerOn returns the answer about t, a target of c. If no manager acts, the answer says so even for a healthy target.
 func (c *Check) AnswerOn(t *Target) Answer {
 	a := c.answerOn(t)
 	if c.Next.Reason != NoManager || a.Action != "" || a.Phase() != cliv1.Healthy && a.Phase() != cliv1.Pending {
@@ -221,7 +221,7 @@ func (c *Check) remediated(t *Target) Answer {
 	return a
 }
 
-// remediatedBy sets what remediates t, and its step, or what its owner reports.
+// remediatedBy sets in a what remediates t, and the current step or what the owner reports.
 func (t *Target) remediatedBy(a *Answer) {
 	a.By = t.remediator()
 	switch {
@@ -239,7 +239,7 @@ func (t *Target) remediatedBy(a *Answer) {
 	}
 }
 
-// unknown is the answer about a target that cannot be judged: what keeps it from being judged goes before what keeps kubemend from acting.
+// unknown returns the answer about a target that cannot be judged. First comes what prevents the judgement, then what prevents an action.
 func (c *Check) unknown(t *Target) Answer {
 	a := Answer{State: IsUnknown}
 	first := slices.IndexFunc(t.Blockers, func(b Blocker) bool { return b.Reason != NotActing && b.Reason != mendv1.OverlapReason })
@@ -255,8 +255,8 @@ func (c *Check) blocked(a *Answer, blockers []Blocker) {
 	a.Reason, a.Detail, a.Until, a.ofCheck = b.Reason, b.Detail, b.Until, c.PartOf(b) != OfTarget
 	switch {
 	case b.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.NodesUnknown != nil && !c.NodesNotReadable():
-		a.Reason, a.Detail, a.Since = c.NodesUnknown.Reason, "", c.unreachableSince() // for which the limit counts nodes that nobody sees
-	case b.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason: // of both kinds of checks
+		a.Reason, a.Detail, a.Since = c.NodesUnknown.Reason, "", c.unreachableSince() // the limit counts nodes that cannot be read
+	case b.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason: // both kinds of checks have this reason
 		a.Detail = c.Numbers()
 	case b.Reason == mendv1.UnreachableReason:
 		a.Since = c.unreachableSince()
@@ -265,7 +265,7 @@ func (c *Check) blocked(a *Answer, blockers []Blocker) {
 	}
 }
 
-// awaited is when t counts as unhealthy: when the first of its timeouts expires.
+// awaited returns the answer about a target that is pending or starting: when its first timeout expires.
 func (c *Check) awaited(t *Target, state AnswerState) Answer {
 	a := Answer{State: state}
 	if first := firstToExpire(t.Findings); first != nil {
@@ -283,7 +283,7 @@ func (c *Check) awaited(t *Target, state AnswerState) Answer {
 	return a
 }
 
-// firstToExpire is the finding whose timeout expires first; nil if none is running.
+// firstToExpire returns the finding whose timeout expires first; nil if none is running.
 func firstToExpire(findings []Finding) *Finding {
 	var first *Finding
 	for i := range findings {
@@ -294,7 +294,7 @@ func firstToExpire(findings []Finding) *Finding {
 	return first
 }
 
-// unless is what keeps f from counting, as a clause.
+// unless returns what would keep f from counting, as a clause.
 func unless(f *health.Finding) string {
 	text := "it recovers"
 	switch {
@@ -305,13 +305,13 @@ func unless(f *health.Finding) string {
 	case f.Signal.Type != "":
 		text = f.Signal.Type + " changes"
 	}
-	if late := f.Signal.Late; late == health.NotSinceStamp || late == health.NotSinceOutage { // the manager may have seen it before
+	if late := f.Signal.Late; late == health.NotSinceStamp || late == health.NotSinceOutage { // the manager may have observed it earlier
 		text += ", or earlier"
 	}
 	return text
 }
 
-// remediator is what remediates t: its owner, or a request, which may not be of the check.
+// remediator returns what remediates t: its owner or a request, which may belong to another check.
 func (t *Target) remediator() string {
 	switch underWay := t.Blocker(RemediationUnderWay); {
 	case t.OwnerAsked:
@@ -324,7 +324,7 @@ func (t *Target) remediator() string {
 	return cmp.Or(t.Remediator, t.Owner)
 }
 
-// Blocker is the first blocker of t of that reason; nil if it has none.
+// Blocker returns the first blocker of t with that reason; nil if there is none.
 func (t *Target) Blocker(reason string) *Blocker {
 	for i := range t.Blockers {
 		if t.Blockers[i].Reason == reason {

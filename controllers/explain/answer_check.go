@@ -17,7 +17,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// Numbers are how many targets of c are not healthy, of how many, and the limit.
+// Numbers returns how many targets of c are not healthy, the number of all targets, and the limit.
 func (c *Check) Numbers() string {
 	bad, total, most := c.Counts.NotHealthy(), c.Counts.Total(), ptr.Deref(c.Limits.AtMost, 0)
 	if c.Limits.AtLeast > 0 {
@@ -26,7 +26,7 @@ func (c *Check) Numbers() string {
 	return fmt.Sprintf("%d of %d, limit %d", bad, total, most)
 }
 
-// Answer is the answer about c: that about the worst of its targets, and how many are not healthy.
+// Answer returns the answer about c: the answer about its worst target, and how many targets are not healthy.
 func (c *Check) Answer() Answer {
 	a := c.worst()
 	switch a.State {
@@ -45,8 +45,7 @@ func (c *Check) Answer() Answer {
 // ranks are the phases from the worst to the best.
 var ranks = []cliv1.Phase{cliv1.Blocked, cliv1.Remediating, cliv1.Unknown, cliv1.Pending, cliv1.Healthy}
 
-// worst is the answer about the worst of the targets of c: of several in one phase the first, and the one whose timeout expires
-// first. Those that are not judged do not count.
+// worst returns the answer about the worst judged target of c: of several in one phase the first, or the one whose timeout expires first.
 func (c *Check) worst() Answer {
 	worst := Answer{State: IsHealthy}
 	switch {
@@ -75,7 +74,7 @@ func (c *Check) worst() Answer {
 	return worst
 }
 
-// restrict replaces a by what keeps all of c from being remediated, if anything does.
+// restrict replaces a by what keeps all targets of c from being remediated, if anything does.
 func (c *Check) restrict(a *Answer) {
 	restricted := Answer{State: a.State}
 	switch {
@@ -87,7 +86,7 @@ func (c *Check) restrict(a *Answer) {
 		restricted.Action, restricted.Reason = NotRemediated, c.Reason
 	case a.State == IsHealthy && c.Useless() != (Step{}):
 		restricted.Action, restricted.Reason = NotRemediated, c.Useless().Reason
-	case a.State == IsHealthy && c.Flaw() != nil && c.Flaw().Reason == mendv1.NoRulesReason: // nothing is judged
+	case a.State == IsHealthy && c.Flaw() != nil && c.Flaw().Reason == mendv1.NoRulesReason: // the check judges nothing
 		restricted.State, restricted.Reason = NotChecked, c.Flaw().Reason
 	case a.State == IsHealthy && c.Flaw() != nil:
 		restricted.Reason = c.Flaw().Reason
@@ -97,7 +96,7 @@ func (c *Check) restrict(a *Answer) {
 	*a = restricted
 }
 
-// otherwise is what is done about the targets of a check that kubemend does not act on.
+// otherwise sets in a what happens to the targets of a check that kubemend does not act on.
 func (c *Check) otherwise(a *Answer) {
 	switch {
 	case c.ActsElsewhere():
@@ -112,7 +111,7 @@ func (c *Check) otherwise(a *Answer) {
 	}
 }
 
-// count adds to a how many of the targets of c are not healthy, and how many are being remediated, as far as a has not said that.
+// count adds to a how many targets of c are not healthy, and how many are being remediated, unless a says so already.
 func (c *Check) count(a *Answer) {
 	bad, total := c.Counts.NotHealthy(), c.Counts.Total()
 	var parts []string
@@ -138,8 +137,8 @@ func (c *Check) count(a *Answer) {
 	a.Rest = strings.Join(parts, ", ")
 }
 
-// Remediations is how many targets of c are being remediated, and how many are remediated now. One whose owner has put that off, or refused
-// it, is in flight and not being remediated.
+// Remediations returns how many targets of c are being remediated, and how many remediations start now. A target whose owner has deferred
+// or refused the remediation is in flight, but is not being remediated.
 func (c *Check) Remediations() (underWay, starting int) {
 	for i := range c.Targets {
 		switch t := &c.Targets[i]; {
@@ -152,17 +151,17 @@ func (c *Check) Remediations() (underWay, starting int) {
 	return underWay, starting
 }
 
-// NotCounted reports whether it is not known how many targets of c are healthy: the user may not read them, or they were not read.
+// NotCounted reports whether it is not known how many targets of c are healthy, because they could not be read.
 func (c *Check) NotCounted() bool {
 	return c.NodesNotReadable() || c.Reason == NotExplained || c.Counts.Total() == 0 && c.ModeMessage != ""
 }
 
-// SelectsNothing reports whether c judges nothing, since no target matches its selector.
+// SelectsNothing reports whether no target matches the selector of c.
 func (c *Check) SelectsNothing() bool {
 	return c.Counts.Total() == 0 && len(c.Targets) == 0 && c.Mode != cliv1.ModeUnknown && c.NodesUnknown == nil && !c.NotCounted()
 }
 
-// Useless is what a person has to change in c, which remediates nothing whatever happens to its targets; zero if it may remediate some.
+// Useless returns what a user has to change in a check that can never remediate anything; zero if the check can.
 func (c *Check) Useless() Step {
 	total := c.Counts.Total()
 	switch {
@@ -172,12 +171,13 @@ func (c *Check) Useless() Step {
 		return Step{Reason: NotSelected, Manual: true, Text: "correct spec.selector: nothing has the labels that it asks for"}
 	case total > 0 && c.Limits.AtLeast == 0 && *c.Limits.AtMost == 0:
 		return Step{Reason: LimitAllowsNone, Manual: true,
-			Text: fmt.Sprintf("raise the limit: %s of %d allows none to be unhealthy, and nothing is ever remediated", c.Limits.Spec, total)}
+			Text: fmt.Sprintf("raise the limit: %s of %d allows none to be unhealthy, and nothing is ever remediated",
+				c.Limits.Spec, total)}
 	}
 	return Step{}
 }
 
-// Flaw is the condition that says that c, or one of its rules, can never act as it is written; nil if there is none.
+// Flaw returns the condition that says that c, or one of its rules, can never act as written; nil if there is none.
 func (c *Check) Flaw() *metav1.Condition {
 	if cond := meta.FindStatusCondition(c.Conditions, mendv1.Effective); cond != nil && cond.Status == metav1.ConditionFalse {
 		return cond
@@ -185,16 +185,17 @@ func (c *Check) Flaw() *metav1.Condition {
 	return nil
 }
 
-// correct is what a person has to do about the flaw of c; zero if it has none.
+// correct returns what a user has to do about the flaw of c; zero if c has none.
 func (c *Check) correct() Step {
 	flaw := c.Flaw()
 	if flaw == nil {
 		return Step{}
 	}
-	return Step{Reason: flaw.Reason, Manual: true, Text: "correct the check: not all of it can ever act as it is written (" + flaw.Reason + ")"}
+	return Step{Reason: flaw.Reason, Manual: true,
+		Text: "correct the check: not all of it can ever act as it is written (" + flaw.Reason + ")"}
 }
 
-// unreachableSince is since when the manager cannot reach the nodes of c; zero if it can, or if only the reader cannot.
+// unreachableSince returns since when the manager cannot reach the nodes of c; zero if it can, or if only the reader cannot.
 func (c *Check) unreachableSince() time.Time {
 	if c.NodesUnknown == nil || c.NodesUnknown.Since == nil {
 		return time.Time{}
@@ -202,7 +203,7 @@ func (c *Check) unreachableSince() time.Time {
 	return c.NodesUnknown.Since.Time
 }
 
-// notActing is why neither kubemend nor another controller acts on c.
+// notActing sets in a why neither kubemend nor another controller acts on c.
 func (c *Check) notActing(a *Answer) {
 	for i := range c.Targets {
 		for j := range c.Targets[i].Blockers {

@@ -16,7 +16,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// plainly renders a moment as its time of day.
+// plainly formats a time as its time of day.
 func plainly(at time.Time) string { return at.Format(time.TimeOnly) }
 
 var (
@@ -26,7 +26,7 @@ var (
 	limited = checkOf(cliv1.ModeActing, "", 2, nil, 2, 3)
 )
 
-// checkOf is a check that allows so many to be unhealthy.
+// checkOf returns a check that allows most targets to be unhealthy.
 func checkOf(mode cliv1.Mode, reason string, most int, away *cliv1.NodesUnknown, healthy, unhealthy int, targets ...Target) Check {
 	return Check{
 		Check:  cliv1.Check{Mode: mode, Reason: reason, NodesUnknown: away, Limits: cliv1.Limits{AtMost: &most}},
@@ -34,32 +34,32 @@ func checkOf(mode cliv1.Mode, reason string, most int, away *cliv1.NodesUnknown,
 	}
 }
 
-// inState is a remediation in a state.
+// inState returns a remediation in a state.
 func inState(state powercycle.State, reason string, remediation cliv1.HostRemediation) Remediation {
 	remediation.State, remediation.Reason = string(state), reason
 	return Remediation{HostRemediation: remediation}
 }
 
-// blocked is an unhealthy target with these blockers.
+// blocked returns an unhealthy target with these blockers.
 func blocked(all ...Blocker) Target {
 	return Target{Target: cliv1.Target{State: cliv1.StateUnhealthy, Blockers: all}}
 }
 
-// pending is a target that counts as unhealthy at that moment.
+// pending returns a target that counts as unhealthy at that time.
 func pending(expires time.Time) Target {
 	return Target{Target: cliv1.Target{State: cliv1.StatePending, Findings: []Finding{
 		{Reason: string(health.NodeCondition), Expires: cliv1.Moment(expires), Unless: "Ready"},
 	}}}
 }
 
-// cycled is a target whose host is power-cycled, and that step of it.
+// cycled returns a target whose host is power-cycled, at a step.
 func cycled(state powercycle.State, reason powercycle.Reason, blockers ...Blocker) Target {
 	return Target{Target: cliv1.Target{State: cliv1.StateUnhealthy, InFlight: true, Requests: []Ref{request}}, Cycle: &Remediation{
 		HostRemediation: cliv1.HostRemediation{Reference: request, State: string(state), Reason: string(reason), Blockers: blockers},
 	}}
 }
 
-// What stands in the golden pages of kubectl mend is held there.
+// The golden pages of kubectl mend cover more answers.
 func TestTheFirstLineAndThePhaseAreOfOneAnswer(t *testing.T) {
 	unmanaged := cycled(powercycle.PoweringOff, powercycle.PoweringOffReason)
 	unmanaged.Blockers = []Blocker{{Reason: NoManager}}
@@ -83,7 +83,7 @@ func TestTheFirstLineAndThePhaseAreOfOneAnswer(t *testing.T) {
 		"UNHEALTHY, REMEDIATION BLOCKED: HostRemediation ns/m (NoneFollows)": {limited, Target{
 			Target: cliv1.Target{State: cliv1.StateUnhealthy, InFlight: true, Requests: []Ref{request}, Next: Step{Reason: "NoneFollows", Manual: true}},
 		}, cliv1.Blocked, "NoneFollows"},
-		"UNHEALTHY, BEING REMEDIATED: HostRemediation ns/m": { // a user has requested it
+		"UNHEALTHY, BEING REMEDIATED: HostRemediation ns/m": { // a user has requested the power cycle
 			limited, blocked(Blocker{Reason: RemediationUnderWay, Object: request}), cliv1.Remediating, RemediationUnderWay,
 		},
 		"UNHEALTHY, NOT REMEDIATED: NoManager (HostRemediation ns/m)": {limited, unmanaged, cliv1.Blocked, NoManager},
@@ -108,7 +108,7 @@ func TestTheFirstLineAndThePhaseAreOfOneAnswer(t *testing.T) {
 	}
 }
 
-// flawed is check with a flaw that its controller has written.
+// flawed returns check with a flaw that its controller has reported.
 func flawed(reason string, check Check) Check {
 	check.Conditions = append(check.Conditions, metav1.Condition{Type: mendv1.Effective, Status: metav1.ConditionFalse, Reason: reason})
 	return check

@@ -13,8 +13,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// Attribution is who asked for something with `kubectl mend`, when and why, as an annotation keeps it. It is no proof: who may write the
-// object may write anything there.
+// Attribution is who asked for something with `kubectl mend`, when and why, by an annotation. A user who may write the object can forge it.
 type Attribution struct {
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`
@@ -24,7 +23,7 @@ type Attribution struct {
 // longestAttribution is how many bytes of a name, and of a reason, are shown.
 const longestAttribution = 512
 
-// AttributionOf is what an annotation of o says; false if o does not have it, or if it names no user.
+// AttributionOf returns what an annotation of o says; false if o does not have it, or if it names no user.
 func AttributionOf(o metav1.Object, annotation string) (Attribution, bool) {
 	var a Attribution
 	if json.Unmarshal([]byte(o.GetAnnotations()[annotation]), &a) != nil || a.By == "" {
@@ -41,7 +40,7 @@ func shortened(s string) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// Text is who, when and why: "by alice at 2026-01-01T12:00:00Z: the NIC drops packets".
+// Text returns who, when and why: "by alice at 2026-01-01T12:00:00Z: the NIC drops packets".
 func (a Attribution) Text() string {
 	text := "by " + a.By
 	if !a.At.IsZero() {
@@ -53,7 +52,7 @@ func (a Attribution) Text() string {
 	return text
 }
 
-// Attributions are the facts about who asked with `kubectl mend` for something about o.
+// Attributions returns who asked with `kubectl mend` for something about o.
 func Attributions(o metav1.Object) []cliv1.Fact {
 	var facts []cliv1.Fact
 	for _, annotated := range []cliv1.Fact{
@@ -66,7 +65,7 @@ func Attributions(o metav1.Object) []cliv1.Fact {
 	return facts
 }
 
-// Note is the text of an event about what a person did: "reset by alice: the NIC drops packets".
+// Note returns the text of an event about what a user did: "reset by alice: the NIC drops packets".
 func (a Attribution) Note(did string) string { return joined(": ", did+" by "+a.By, a.Reason) }
 
 func stamp(at time.Time) string {
@@ -76,7 +75,7 @@ func stamp(at time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-// appliers are what tools write on what they apply, as labels or annotations.
+// appliers are the labels and annotations that tools write on the objects that they apply.
 var appliers = []struct{ key, tool string }{
 	{"kustomize.toolkit.fluxcd.io/name", "Flux"},
 	{"helm.toolkit.fluxcd.io/name", "Flux"},
@@ -86,7 +85,7 @@ var appliers = []struct{ key, tool string }{
 	{clusterv1.ClusterTopologyOwnedLabel, "the topology controller of Cluster API"},
 }
 
-// AppliersOf are the tools that apply an object, as its labels and annotations say.
+// AppliersOf returns the tools that apply an object, according to its labels and annotations.
 func AppliersOf(o metav1.Object) []string {
 	var found []string
 	for _, applier := range appliers {

@@ -18,15 +18,15 @@ func (c *Check) ActsElsewhere() bool {
 	return c.Mode == cliv1.ModeObserving || c.Mode == cliv1.ModeCore || c.Mode == cliv1.ModeOther
 }
 
-// BlockedBy reports whether t has a blocker of that reason.
+// BlockedBy reports whether t has a blocker with that reason.
 func (t *Target) BlockedBy(reason string) bool {
 	return t.Blocker(reason) != nil
 }
 
-// NodesNotReadable reports whether the reader may not read the nodes of c. Of nodes that the manager cannot reach it is known since when.
+// NodesNotReadable reports whether the reader may not read the nodes of c. If it is the manager that cannot reach them, Since is set.
 func (c *Check) NodesNotReadable() bool { return c.NodesUnknown != nil && c.NodesUnknown.Since == nil }
 
-// Sum is the population in words; what there is none of is left out.
+// Sum returns the population in words, without classes that are empty.
 func Sum(p budget.Population) string {
 	if p.Total() == 0 {
 		return "It selects nothing"
@@ -54,16 +54,16 @@ func counted(p budget.Population) []string {
 	return parts
 }
 
-// NotHealthy is how many are not healthy, of how many, and what they are.
+// NotHealthy returns how many targets are not healthy, the number of all targets, and the classes of the former.
 func NotHealthy(p budget.Population) string {
 	n := p.NotHealthy()
-	if p.Unknown == n { // which says nothing about their health
+	if p.Unknown == n { // they may be healthy
 		return fmt.Sprintf("%d of %d cannot be judged", n, p.Total())
 	}
 	return fmt.Sprintf("%d of %d %s not healthy (%s)", n, p.Total(), Are(n), strings.Join(counted(p), ", "))
 }
 
-// Allowance is the limit in words, and how much of it is used.
+// Allowance returns the limit in words, and how much of it is used.
 func (c *Check) Allowance() string {
 	bad := c.Counts.NotHealthy()
 	switch {
@@ -75,7 +75,7 @@ func (c *Check) Allowance() string {
 	return fmt.Sprintf("%s: %d not healthy, at most %d allowed", c.Limits.Spec, bad, *c.Limits.AtMost)
 }
 
-// Blocked is the reason why not all targets are remediated that are to be; empty while remediation is allowed, whatever there is to say.
+// Blocked returns the reason why not all unhealthy targets are remediated; empty while remediation is allowed.
 func (c *Check) Blocked() string {
 	if c.Reason == clusterv1.MachineHealthCheckRemediationAllowedReason {
 		return ""
@@ -83,21 +83,21 @@ func (c *Check) Blocked() string {
 	return c.Reason
 }
 
-// Part is the part of a check's description that a blocker of one of its targets repeats.
+// Part is a part of the description of a check. A blocker of a target may repeat one.
 type Part int
 
 const (
-	// OfTarget is a blocker that is about the target alone.
+	// OfTarget says that the blocker is about the target alone.
 	OfTarget Part = iota
-	// SameAsMode repeats ModeMessage.
+	// SameAsMode says that the blocker repeats ModeMessage.
 	SameAsMode
-	// SameAsNodesUnknown repeats NodesUnknown.
+	// SameAsNodesUnknown says that the blocker repeats NodesUnknown.
 	SameAsNodesUnknown
-	// SameAsLimit repeats Reason and Message.
+	// SameAsLimit says that the blocker repeats Reason and Message.
 	SameAsLimit
 )
 
-// PartOf is the part of c that b, which blocks one of its targets, repeats.
+// PartOf returns the part of c that b, a blocker of one of its targets, repeats.
 func (c *Check) PartOf(b *Blocker) Part {
 	switch {
 	case b.Reason == NoManager, b.Reason == NotServed, b.Reason == NotActing:
@@ -111,12 +111,12 @@ func (c *Check) PartOf(b *Blocker) Part {
 	return OfTarget
 }
 
-// TextHasMode reports whether Message says what ModeMessage says.
+// TextHasMode reports whether Message says the same as ModeMessage.
 func (c *Check) TextHasMode() bool {
 	return c.Reason == mendv1.ClusterNotFoundReason || c.Reason == mendv1.InvalidSelectorReason
 }
 
-// FollowTargets completes the next step of c with those of its targets: the soonest, or else the one that is waited for.
+// FollowTargets completes the next step of c from its targets: the soonest one, or else one without a time.
 func (c *Check) FollowTargets() {
 	if (c.Mode == cliv1.ModeNone || c.Mode == cliv1.ModeUnknown) && c.Next != (Step{}) {
 		return // without a controller nothing else happens
@@ -129,7 +129,7 @@ func (c *Check) FollowTargets() {
 	}
 }
 
-// Todo is what a person has to do about a check that nobody acts on, while something else is next; zero if there is nothing.
+// Todo returns what a user has to do about a check that no controller acts on, if the next step is another one; zero if there is nothing.
 func (c *Check) Todo() Step {
 	if todo := c.waitedFor(); c.Mode == cliv1.ModeNone && todo.Manual && !c.Next.Manual {
 		return todo
@@ -137,7 +137,7 @@ func (c *Check) Todo() Step {
 	return Step{}
 }
 
-// waitedFor is the next step of a target of c that does not depend on time: first one that a user has to take.
+// waitedFor returns the first next step of a target of c that has no time, with steps that a user has to take first.
 func (c *Check) waitedFor() Step {
 	var first Step
 	for i := range c.Targets {
@@ -153,9 +153,10 @@ func (c *Check) waitedFor() Step {
 	return first
 }
 
-// sharesNext reports whether the next step of t concerns all of c.
+// sharesNext reports whether the next step of t is the same for all of c.
 func (c *Check) sharesNext(t *Target) bool {
-	if c.ActsElsewhere() || slices.ContainsFunc(c.Targets, func(other Target) bool { return other.Name != t.Name && other.Next == t.Next }) {
+	same := func(other Target) bool { return other.Name != t.Name && other.Next == t.Next }
+	if c.ActsElsewhere() || slices.ContainsFunc(c.Targets, same) {
 		return true
 	}
 	return slices.ContainsFunc(t.Blockers, func(b Blocker) bool {

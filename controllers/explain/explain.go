@@ -1,5 +1,5 @@
 // Package explain describes decisions: the verdict on a machine or a node with its findings, the action, what blocks it, and the next step.
-// Its types are those of package api/cli/v1alpha1, with what is needed for the first line of a page and not for programs.
+// Its types are those of package api/cli/v1alpha1, and add what only pages and the first line of a page need.
 package explain
 
 import (
@@ -23,16 +23,16 @@ import (
 type (
 	// Ref names an object.
 	Ref = rule.Ref
-	// Blocker is why something does not begin, or does not go on.
+	// Blocker says why something does not begin, or does not go on.
 	Blocker = rule.Blocker
-	// Step is what is done next.
+	// Step is what happens next.
 	Step = rule.Step
 	// Finding is a rule that a target matches.
 	Finding = cliv1.Finding
 )
 
-// ErrUnread wraps the error of a read that failed for the reader, for lack of rights or for any other reason. It says nothing about the
-// rights of the manager, and a controller that acts never gets it.
+// ErrUnread wraps the error of a read that failed for the reader of a page, such as for a missing right. It says nothing about the
+// manager's rights, and controllers that act never get it.
 var ErrUnread = errors.New("it was not read")
 
 // Missing is the error that an object does not exist.
@@ -41,7 +41,7 @@ type Missing string
 // Error says what does not exist.
 func (m Missing) Error() string { return string(m) }
 
-// NoSuch is the error that there is no object of a kind and a name in a namespace, which is empty where the kind has none.
+// NoSuch returns the error that an object does not exist; namespace is empty for kinds without one.
 func NoSuch(kind, namespace, name string) Missing {
 	if namespace != "" {
 		namespace = " in namespace " + namespace
@@ -49,39 +49,39 @@ func NoSuch(kind, namespace, name string) Missing {
 	return Missing("there is no " + kind + " " + name + namespace)
 }
 
-// Check is a check of the API, with what pages and answers need besides.
+// Check is a check of the API, and what pages and answers need besides.
 type Check struct {
 	cliv1.Check
 	// ModeDetail is ModeMessage in a few words.
 	ModeDetail string
-	// Counts are how many targets there are of each class; where they could not be read, all of them are healthy or unknown.
+	// Counts are how many targets there are of each class. If the targets could not be read, all count as healthy or unknown.
 	Counts budget.Population
-	// Targets are all that the check selects, sorted by name, with those that it skips.
+	// Targets are all targets that the check selects, sorted by name, including those that it skips.
 	Targets []Target
 }
 
-// Target is a target of the API, with what pages and answers need besides.
+// Target is a target of the API, and what pages and answers need besides.
 type Target struct {
 	cliv1.Target
-	// Class is where the limits count the target; empty if they do not.
+	// Class is the class in which the limits count the target; empty if they do not count it.
 	Class budget.Class
-	// Remediator is what a remediation that begins is made of: a kind of requests, or the owner of a machine.
+	// Remediator is what will carry out a remediation: a kind of requests, or the owner of the machine.
 	Remediator string
-	// OwnerAsked reports that the owner was asked to replace the machine. Owner is its name, OwnerReason what it reports.
+	// OwnerAsked reports that the owner was asked to replace the machine. Owner is the owner's name, OwnerReason what it reports.
 	OwnerAsked  bool
 	Owner       string
 	OwnerReason string
-	// Cycle is the power cycle that remediates the target, if there is one that was read and has not requested owner remediation.
+	// Cycle is the power cycle that remediates the target; nil if there is none, if it was not read, or if it has asked the owner.
 	Cycle *Remediation
 }
 
-// Findings are those of a verdict at now.
+// Findings returns the findings of a verdict at now.
 func Findings(verdict health.Verdict, now time.Time) []Finding {
 	found := make([]Finding, 0, len(verdict.Findings))
 	for _, f := range verdict.Findings {
 		finding := Finding{
-			Reason: string(f.Reason), Message: f.Observed(), Expires: cliv1.Moment(f.Due), Expired: f.DueAt(now), SinceMessage: f.Late.Since(),
-			Observed: f.Observed(), Unless: unless(&f),
+			Reason: string(f.Reason), Message: f.Observed(), Expires: cliv1.Moment(f.Due), Expired: f.DueAt(now),
+			SinceMessage: f.Late.Since(), Observed: f.Observed(), Unless: unless(&f),
 		}
 		if finding.Expired {
 			finding.Message = f.Text()
@@ -100,7 +100,7 @@ func Findings(verdict health.Verdict, now time.Time) []Finding {
 	return found
 }
 
-// IgnoredFindings are the findings of a verdict that do not count, with the reasons.
+// IgnoredFindings returns the findings of a verdict that do not count, and why.
 func IgnoredFindings(verdict health.Verdict) []cliv1.IgnoredFinding {
 	ignored := make([]cliv1.IgnoredFinding, 0, len(verdict.Void))
 	for _, void := range verdict.Void {
@@ -116,7 +116,7 @@ func IgnoredFindings(verdict health.Verdict) []cliv1.IgnoredFinding {
 	return ignored
 }
 
-// Soonest is the first of the next steps of targets that happen when their time comes; zero if there is none.
+// Soonest returns the earliest of the next steps of targets that have a time; zero if none has.
 func Soonest(targets []Target) Step {
 	var next Step
 	for i := range targets {
@@ -126,7 +126,7 @@ func Soonest(targets []Target) Step {
 	return next
 }
 
-// Sooner is the one of two steps that comes first; one at no time never comes.
+// Sooner returns the earlier of two steps; zero if neither has a time.
 func Sooner(a, b Step) Step {
 	switch {
 	case a.At.IsZero() && b.At.IsZero():
@@ -138,13 +138,13 @@ func Sooner(a, b Step) Step {
 	}
 }
 
-// States are the verdicts as documents have them.
+// States are the verdicts as documents name them.
 var States = map[health.State]cliv1.State{
 	health.Healthy: cliv1.StateHealthy, health.Starting: cliv1.StateStarting, health.Pending: cliv1.StatePending,
 	health.Unhealthy: cliv1.StateUnhealthy, health.Unknown: cliv1.StateUnknown,
 }
 
-// Document is c for programs. Its phase is about all targets of the check: one that has only some of them has it already.
+// Document returns c for programs. Phase, if it is set already, is kept: it is about all targets, and c may have only some of them.
 func (c *Check) Document() cliv1.Check {
 	document := c.Check
 	document.Phase, document.Population = cmp.Or(c.Phase, c.Answer().Phase()), c.population()
@@ -156,7 +156,7 @@ func (c *Check) Document() cliv1.Check {
 	return document
 }
 
-// population is nil if the targets could not be counted.
+// population returns nil if the targets could not be counted.
 func (c *Check) population() *cliv1.Population {
 	p := c.Counts
 	if c.NodesNotReadable() || c.Mode == cliv1.ModeUnknown || p.Total() == 0 && c.ModeMessage != "" {
@@ -168,7 +168,7 @@ func (c *Check) population() *cliv1.Population {
 	}
 }
 
-// SetLimits sets the limits of c in numbers. AtMost stays nil if the limit cannot be parsed.
+// SetLimits sets the limits of c as numbers. AtMost stays nil if the limit cannot be parsed.
 func (c *Check) SetLimits(limits budget.Limits, remaining int) {
 	c.Limits.AtLeast, c.Limits.Remaining = limits.AtLeast, remaining
 	disabled := ptr.Deref(meta.FindStatusCondition(c.Conditions, nhcv1.DisabledCondition), metav1.Condition{})
@@ -178,9 +178,9 @@ func (c *Check) SetLimits(limits budget.Limits, remaining int) {
 	}
 }
 
-// Group are the names of targets that are counted alike.
+// Group returns the names of targets of one class.
 func Group(class budget.Class, names []string) cliv1.Group {
-	field, _, _ := strings.Cut(string(class), " ") // of a class that is more than a word, the field is another one
+	field, _, _ := strings.Cut(string(class), " ") // two classes have several words, and fields of other names
 	switch class {
 	case budget.Deleting:
 		field = "deleting"

@@ -16,7 +16,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
-// OutOfService is what a person has to do about h, which is marked so that no machine is put on it; zero if it is not.
+// OutOfService returns what a user has to do about a host that is marked so that no machine is put on it; zero if it is not marked.
 func OutOfService(h *bmov1alpha1.BareMetalHost) Step {
 	if !host.Unhealthy(h) {
 		return Step{}
@@ -25,20 +25,20 @@ func OutOfService(h *bmov1alpha1.BareMetalHost) Step {
 		Text: fmt.Sprintf("repair the host, then remove its marks: kubectl mend reset host/%s -n %s", h.Name, h.Namespace)}
 }
 
-// PowerHolds are the annotations of a host by which its power is changed, and that are of no remediation that exists.
+// PowerHolds are the annotations that change the power of a host and belong to no existing remediation.
 type PowerHolds struct {
-	// Orphaned are of remediations that do not exist, Foreign of others than remediations.
+	// Orphaned belong to remediations that do not exist any more. Foreign were not set by a remediation.
 	Orphaned, Foreign []string
 }
 
-// HoldsOf are the power holds of h. Unknown are the UIDs of remediations that act on the power and do not exist.
+// HoldsOf returns the power holds of h. unknown has the UIDs of remediations that h names and that do not exist.
 func HoldsOf(h *bmov1alpha1.BareMetalHost, unknown []types.UID) PowerHolds {
 	var holds PowerHolds
 	marks := host.AllMarks(h)
 	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
 		uid, marked := marks[name]
 		switch {
-		case !strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix), name == infrav1.RebootAnnotation: // which asks for one reboot
+		case !strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix), name == infrav1.RebootAnnotation: // it asks for one reboot only
 		case !marked:
 			holds.Foreign = append(holds.Foreign, name)
 		case slices.Contains(unknown, uid):
@@ -61,7 +61,7 @@ func (p PowerHolds) Held(a Answer, h *bmov1alpha1.BareMetalHost) Answer {
 	return a
 }
 
-// Next is what happens to h because of the power holds, and what a user has to do; each is zero if there is nothing.
+// Next returns what happens to h because of the power holds, and what a user has to do; each is zero if there is nothing.
 func (p PowerHolds) Next(h *bmov1alpha1.BareMetalHost) (next, todo Step) {
 	if !h.Spec.Online || len(p.Foreign)+len(p.Orphaned) == 0 {
 		return Step{}, Step{}
@@ -71,7 +71,8 @@ func (p PowerHolds) Next(h *bmov1alpha1.BareMetalHost) (next, todo Step) {
 		next.Text = "the Bare Metal Operator powers the host off"
 	}
 	if len(p.Orphaned) > 0 {
-		next.Text += fmt.Sprintf("; a manager of kubemend removes %s when its --orphan-grace-period (5m unless set) is over", strings.Join(p.Orphaned, ", "))
+		next.Text += fmt.Sprintf("; a manager of kubemend removes %s when its --orphan-grace-period (5m unless set) is over",
+			strings.Join(p.Orphaned, ", "))
 	}
 	if len(p.Foreign) > 0 {
 		todo = Step{Reason: string(powercycle.HostKeptOffReason), Manual: true,
@@ -80,7 +81,7 @@ func (p PowerHolds) Next(h *bmov1alpha1.BareMetalHost) (next, todo Step) {
 	return next, todo
 }
 
-// OutOfService is a, the answer about a host, where nothing is wrong but that no machine is put on it.
+// OutOfService returns the answer about a host that is out of service, or a if a already says that something is wrong.
 func (a Answer) OutOfService(reason string) Answer {
 	switch {
 	case a == NoMachineOfHost:
@@ -91,16 +92,16 @@ func (a Answer) OutOfService(reason string) Answer {
 	return a
 }
 
-// Remediation is the power cycle of a host of the API, with what pages and answers need besides.
+// Remediation is the power cycle of a host, and what pages and answers need besides the API.
 type Remediation struct {
 	cliv1.HostRemediation
-	// Requested is who requested it with kubectl mend, when and why; empty if a controller did.
+	// Requested says who requested it with kubectl mend, when and why; empty if a controller did.
 	Requested string
 	// Conditions are those of the remediation, which say when each step was done.
 	Conditions []metav1.Condition
 }
 
-// Answer is the answer about r.
+// Answer returns the answer about r.
 func (r *Remediation) Answer() Answer {
 	a := Answer{State: InProgress, Reason: r.Reason}
 	if r.Attempts > 0 && r.Attempt > 0 {
@@ -119,13 +120,12 @@ func (r *Remediation) Answer() Answer {
 	return a
 }
 
-// finals are the final states of a remediation.
 var finals = map[powercycle.State]AnswerState{
-	powercycle.Succeeded: HasSucceeded, powercycle.OwnerRequested: HasRequestedOwner, powercycle.Failed: HasFailed, powercycle.Ended: HasEnded,
-	powercycle.Stopped: WasStopped,
+	powercycle.Succeeded: HasSucceeded, powercycle.OwnerRequested: HasRequestedOwner, powercycle.Failed: HasFailed,
+	powercycle.Ended: HasEnded, powercycle.Stopped: WasStopped,
 }
 
-// CycleSteps are the steps of a power cycle, with the states of each, and the condition of the remediation that is True when it is done.
+// CycleSteps are the steps of a power cycle, each with its states and the condition that is True once it is done.
 var CycleSteps = []struct {
 	Name   string
 	States []powercycle.State
@@ -137,7 +137,7 @@ var CycleSteps = []struct {
 	{"Ready", []powercycle.State{powercycle.Booting}, infrav1.NodeHealthyCondition},
 }
 
-// stepInCourse is the name of the step that r is at; empty if its reason says more than that, or it is at none.
+// stepInCourse returns the name of the current step of r; empty if there is none, or if the reason of r says more.
 func (r *Remediation) stepInCourse() string {
 	if r.Reason != r.State && !inCourse[powercycle.Reason(r.Reason)] {
 		return ""
@@ -150,14 +150,13 @@ func (r *Remediation) stepInCourse() string {
 	return ""
 }
 
-// inCourse are the reasons of what every power cycle may wait for.
+// inCourse are the reasons to wait that every power cycle may have.
 var inCourse = map[powercycle.Reason]bool{
 	powercycle.PowerSettlingReason: true, powercycle.AwaitingReceiptReason: true, powercycle.ReceiptGivenReason: true,
 	powercycle.WatchingForLifeReason: true, powercycle.WorkloadMovingReason: true,
 }
 
-// CycledBy sets Cycle to the first of the known power cycles of t that has not left t to its owner, and was requested by the check or by
-// a user.
+// CycledBy sets Cycle to the first known power cycle that remediates t, for the check or a user, and has not requested owner remediation.
 func (t *Target) CycledBy(known []Remediation) {
 	cycles := t.Requests
 	if b := t.Blocker(RemediationUnderWay); b != nil {
@@ -172,7 +171,7 @@ func (t *Target) CycledBy(known []Remediation) {
 	}
 }
 
-// UnderWay is a with the first of the power cycles that goes on although no check has asked for it: a person has.
+// UnderWay adds to a the first power cycle in progress that no check has requested, but a user.
 func (a Answer) UnderWay(cycles []Remediation) Answer {
 	if a.Action != "" || a.State != IsHealthy && a.State != NotChecked {
 		return a
@@ -188,8 +187,7 @@ func (a Answer) UnderWay(cycles []Remediation) Answer {
 	return a
 }
 
-// CyclesNext is the next step of the first power cycle that has one. One that has requested owner remediation does not count if ownerNext,
-// since then the next step is the owner's.
+// CyclesNext returns the next step of the first power cycle that has one. If ownerNext is set, it skips cycles that have asked the owner.
 func CyclesNext(cycles []Remediation, ownerNext bool) Step {
 	for i := range cycles {
 		if next := cycles[i].Next; next != (Step{}) && (!ownerNext || cycles[i].State != string(powercycle.OwnerRequested)) {

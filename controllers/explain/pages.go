@@ -15,10 +15,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 )
 
-// Moment renders a moment, such as "11:47:00 (in 5m)".
+// Moment formats a time, such as "11:47:00 (in 5m)".
 type Moment func(time.Time) string
 
-// The next steps of what has none of its own.
+// The next steps of objects that have no next step of their own.
 var (
 	NothingNext = Step{Reason: NothingExpected, Text: "nothing is due"}
 	NoCheckNext = Step{Reason: NotSelected, Manual: true,
@@ -33,10 +33,10 @@ var (
 	NoMachineOfHost = Answer{State: NotChecked, Reason: NotSelected, Implied: true, Detail: "no Machine is on this host"}
 )
 
-// NotJudged is the answer about an object that c selects and does not judge.
+// NotJudged returns the answer about an object that c selects and does not judge.
 func (c *Check) NotJudged() Answer {
 	a := Answer{State: NotChecked}
-	if c.Reason == NotExplained { // a manager may well judge it
+	if c.Reason == NotExplained { // the manager may judge it, as it may read more
 		a.State = IsUnknown
 		c.notExplained(&a)
 		return a
@@ -48,7 +48,7 @@ func (c *Check) NotJudged() Answer {
 // CouldNotBeRead reports what could not be read.
 func CouldNotBeRead(what string) string { return "Could not be read: " + what }
 
-// Timing is since when f counts its timeout, and when that expires; since is empty if it has none.
+// Timing returns since when f counts its timeout, and when that expires; since is empty if f has no timeout.
 func Timing(f *Finding, at Moment) (since, expires string) {
 	if f.Expires.IsZero() {
 		return "", "counts at once"
@@ -61,16 +61,16 @@ func Timing(f *Finding, at Moment) (since, expires string) {
 	if f.Expired {
 		expires = "expired "
 	}
-	timeout := ptr.Deref(f.Timeout, metav1.Duration{}) // it is left out of the document if it is 0
+	timeout := ptr.Deref(f.Timeout, metav1.Duration{}) // documents leave it out if it is 0
 	return fmt.Sprintf("%s, timeout %s, ", since, Brief(timeout.Duration)), expires + at(f.Expires.Time)
 }
 
-// FlawText is a flaw of a check in one line.
+// FlawText returns a flaw of a check in one line.
 func FlawText(flaw *metav1.Condition) string {
 	return flaw.Reason + ": " + strings.Join(strings.Fields(strings.TrimPrefix(flaw.Message, "* ")), " ")
 }
 
-// Remarks are what the row of c in a table cannot show: who is not healthy, why kubemend does not act, and why no remediation starts.
+// Remarks returns what the row of c in a table does not show: which targets are not healthy, and why kubemend does not act.
 func (c *Check) Remarks() []string {
 	var remarks []string
 	tooMany := c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.NodesUnknown == nil
@@ -91,7 +91,7 @@ func (c *Check) Remarks() []string {
 	return remarks
 }
 
-// CountsThen is that a pending target counts as unhealthy when its timeout expires.
+// CountsThen says that a pending target counts as unhealthy when its timeout expires.
 func CountsThen(target *Target) string {
 	if first := firstToExpire(target.Findings); first != nil {
 		return "it counts as unhealthy unless " + first.Unless
@@ -99,7 +99,7 @@ func CountsThen(target *Target) string {
 	return "it counts as unhealthy if nothing changes"
 }
 
-// StillBlocked is that a rule blocks a remediation also when the timeout has expired, or that it is not known what happens then.
+// StillBlocked says that a rule still blocks the remediation when the timeout has expired, or that the action then is not known.
 func StillBlocked(blocker *Blocker) string {
 	if blocker.Reason == MissingPermission {
 		return "; the action then is not known with your rights"
@@ -111,11 +111,11 @@ func StillBlocked(blocker *Blocker) string {
 	return text
 }
 
-// Ended is the step that ends a blocker which time does not end. Only a person can make fewer targets unhealthy.
+// Ended returns the step that ends a blocker that time does not end. If too many targets are unhealthy, only a person can end it.
 func Ended(blocker *Blocker) Step {
-	if blocker.Reason == string(budget.TooMany) && blocker.Cause != string(budget.TooFew) { // of both kinds of checks
+	if blocker.Reason == string(budget.TooMany) && blocker.Cause != string(budget.TooFew) { // both kinds of checks have this reason
 		text := "repair what the unhealthy ones have in common"
-		if blocker.EndsWhen != "" { // what a manager wrote on a Machine does not have it
+		if blocker.EndsWhen != "" { // blockers read from a Machine's condition have none
 			text += "; remediation resumes when " + blocker.EndsWhen
 		}
 		return Step{Reason: blocker.Reason, Manual: true, Text: text}
@@ -123,7 +123,7 @@ func Ended(blocker *Blocker) Step {
 	return Step{Reason: blocker.Reason, Text: Resumes(blocker)}
 }
 
-// Resumes is when a blocker ends, as far as that can be said, else what it is.
+// Resumes says when a blocker ends or, if that is not known, what it is.
 func Resumes(blocker *Blocker) string {
 	if blocker.EndsWhen != "" {
 		return "blocked. Resumes when " + blocker.EndsWhen
@@ -138,7 +138,7 @@ func named(blocker *Blocker) string {
 	return blocker.Reason + " (" + blocker.Detail + ")"
 }
 
-// Are is the verb for n things.
+// Are returns the verb for n things.
 func Are(n int) string {
 	if n == 1 {
 		return "is"
@@ -146,7 +146,7 @@ func Are(n int) string {
 	return "are"
 }
 
-// Count is how many things there are.
+// Count returns how many things there are, such as "2 nodes".
 func Count(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -157,7 +157,7 @@ func Count(n int, thing string) string {
 // Number is Count with the verb.
 func Number(n int, thing string) string { return Count(n, thing) + " " + Are(n) }
 
-// Clause is a sentence as it goes on in another one: without the capital at its beginning, if it begins with a word that is not a name.
+// Clause returns a sentence for use within another one: its first letter is in lower case, unless the first word may be a name.
 func Clause(sentence string) string {
 	first, _, _ := strings.Cut(sentence, " ")
 	if slices.Contains(openings, first) {
@@ -170,10 +170,10 @@ func joined(separator string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), separator)
 }
 
-// openings are the words, other than names, that sentences of holds begin with.
+// openings are the first words of the sentences of holds that are not names.
 var openings = []string{"A", "An", "As", "How", "It", "No", "Remediation", "The", "There", "Whether"}
 
-// Brief is a duration as people write it: 10m, not 10m0s.
+// Brief formats a duration briefly: 10m, not 10m0s.
 func Brief(d time.Duration) string {
 	text := d.String()
 	for _, zero := range []string{"m0s", "h0m"} {
@@ -184,8 +184,8 @@ func Brief(d time.Duration) string {
 	return text
 }
 
-// Unmatched says which requirements of selector fail on which of the labels, sorted by their keys and separated by semicolons. It is empty
-// if the labels match, as any do an empty selector. A selector that cannot be read matches nothing.
+// Unmatched returns which requirements of selector the labels do not meet, sorted by key and separated by semicolons; empty if they meet
+// all. An empty selector matches all labels. An invalid selector matches none.
 func Unmatched(selector metav1.LabelSelector, is map[string]string) string {
 	parsed, err := metav1.LabelSelectorAsSelector(&selector)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// The reasons of blockers of machines on which pages and answers depend.
+// The reasons of blockers of machines that pages and answers treat differently.
 const (
 	NotActing            = "NotActing"
 	MachineBeingDeleted  = "MachineBeingDeleted"
@@ -22,49 +22,49 @@ const (
 	WithinTimeout        = "WithinTimeout"
 	RemediationUnderWay  = "RemediationUnderWay"
 	OtherCheckRemediates = "OtherCheckRemediates"
-	// NotJudged is that the manager has written nothing on a machine yet.
+	// NotJudged is the reason while the manager has written nothing about a machine yet.
 	NotJudged         = "NotJudged"
 	NotRead           = "NotRead"
 	MissingPermission = rule.MissingPermission
 )
 
-// The reasons of steps that are not reasons of blockers, conditions or power cycles.
+// The reasons of steps that are not also reasons of blockers, conditions or power cycles.
 const (
-	// RemediationStarts is that kubemend begins a remediation.
+	// RemediationStarts: kubemend begins a remediation.
 	RemediationStarts = "RemediationStarts"
-	// TimeoutExpires is that the target counts as unhealthy.
+	// TimeoutExpires: the target counts as unhealthy from then on.
 	TimeoutExpires = "TimeoutExpires"
-	// OwnerActs is that the owner of the machine replaces it.
+	// OwnerActs: the owner of the machine replaces it.
 	OwnerActs = "OwnerActs"
-	// NoOwner is that the machine has no owner that could replace it.
+	// NoOwner: the machine has no owner that could replace it.
 	NoOwner = "NoOwner"
-	// RemediatorActs is that the controller of the remediation request goes on.
+	// RemediatorActs: the controller of the remediation request goes on.
 	RemediatorActs = "RemediatorActs"
-	// OtherControllerActs is that another controller acts on the target: Cluster API core, or the one of an older check.
+	// OtherControllerActs: another controller acts on the target, such as Cluster API core or the controller of an older check.
 	OtherControllerActs = "OtherControllerActs"
-	// BeingDeleted is that a check is being deleted.
+	// BeingDeleted: the check is being deleted.
 	BeingDeleted = "BeingDeleted"
-	// Skipped is that a user has annotated the target.
+	// Skipped: a user has annotated the target so that checks skip it.
 	Skipped = "Skipped"
-	// NotSelected is that no check selects the object.
+	// NotSelected: no check selects the object.
 	NotSelected = "NotSelected"
-	// NoRule is that a node is not Ready, and no check that selects it looks at that.
+	// NoRule: the node is not Ready, and no rule of a check that selects it covers that.
 	NoRule = "NoRuleMatches"
-	// HostOutOfService is that a host is marked unhealthy, and no machine is put on it.
+	// HostOutOfService: the host is marked unhealthy, so that no machine is put on it.
 	HostOutOfService = "OutOfService"
-	// LimitAllowsNone is that the limit of a check allows none of its targets to be unhealthy.
+	// LimitAllowsNone: the limit of the check allows none of its targets to be unhealthy.
 	LimitAllowsNone = "LimitAllowsNone"
-	// NothingExpected is that nothing happens until something changes.
+	// NothingExpected: nothing happens until something changes.
 	NothingExpected = "NothingExpected"
-	// ReadAgain is that what could not be read is read again.
+	// ReadAgain: what could not be read is read again.
 	ReadAgain = "ReadAgain"
-	// CooldownEnds is that the cooldown after a storm is over.
+	// CooldownEnds: the cooldown after a storm is over.
 	CooldownEnds = "CooldownEnds"
-	// ConfirmationAwaited is that a user has to confirm that a node is healthy.
+	// ConfirmationAwaited: a user has to confirm that the node is healthy.
 	ConfirmationAwaited = "ConfirmationAwaited"
-	// NodeStaysAway is that the request of a node that is gone is deleted.
+	// NodeStaysAway: the node is gone, and its request is deleted.
 	NodeStaysAway = "NodeStaysAway"
-	// RequestsDeleted is that kubemend deletes the requests of a target.
+	// RequestsDeleted: kubemend deletes the requests of the target.
 	RequestsDeleted = "RequestsDeleted"
 )
 
@@ -73,25 +73,25 @@ const (
 	NodesNotAsked              = "its nodes were not read"
 	ControlPlaneNotInitialized = "its control plane is not initialized yet"
 	NoAnswer                   = "no answer came in time"
-	NoConnection               = "no connection: " // and the error
+	NoConnection               = "no connection: " // the error follows
 )
 
-// Silent reports whether it was read in vain, why so, since a cluster does not answer: that says nothing about rights.
+// Silent reports whether why means that a cluster does not answer. Such a failed read says nothing about rights.
 func Silent(why string) bool { return why == NoAnswer || strings.HasPrefix(why, NoConnection) }
 
-// The reasons of what blocks everything of an object.
+// The reasons of blockers that affect all that belongs to an object.
 const (
-	// NotServed is that of a kind that kubemend does not act on.
+	// NotServed: kubemend does not act on the kind.
 	NotServed = "KindNotServed"
-	// NoManager is that of an object that no manager acts on.
+	// NoManager: no manager acts on the object.
 	NoManager = "NoManager"
-	// NodesUnread and MachineUnread are the causes of blockers with the reason MissingPermission: the reader may not read the nodes of a
+	// NodesUnread and MachineUnread are causes of blockers with the reason MissingPermission: the reader may not read the nodes of a
 	// workload cluster, or the Machine of a node.
 	NodesUnread = "NodesUnread"
-	// ClusterSilent is that a workload cluster did not answer the reader in time.
+	// ClusterSilent: the workload cluster did not answer the reader in time.
 	ClusterSilent = "NoAnswer"
 	MachineUnread = "MachineUnread"
-	// CannotBeExplained is the reason of a check that could not be explained, since something is missing that its controller reads.
+	// NotExplained: the check could not be explained, because something is missing that its controller reads.
 	NotExplained = "CannotBeExplained"
 )
 
@@ -109,17 +109,17 @@ func Unexplained(check Ref, why error) Check {
 	return c
 }
 
-// notExplained sets what keeps c from being explained: what the user may not read, if it is that.
+// notExplained sets in a why c could not be explained: MissingPermission and the kind that the user may not read, or the reason of c.
 func (c *Check) notExplained(a *Answer) {
 	if a.Reason, a.Detail = c.Reason, c.ModeDetail; c.ModeDetail != "" {
 		a.Reason = MissingPermission
 	}
 }
 
-// KindNotServed is why nothing of a kind is acted on.
+// KindNotServed says why kubemend acts on no object of a kind.
 func KindNotServed(because string) string { return "kubemend does not serve the kind: " + because }
 
-// NoManagerActs is why none of managers acts on an object, and what a user can do: offs are the reasons of those that run, if any does.
+// NoManagerActs returns why none of managers acts on an object, and what a user can do. offs has the reasons of the managers that run.
 func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (because, fix string) {
 	var reasons, fixes []string
 	for _, off := range offs {
@@ -133,7 +133,8 @@ func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (be
 	if len(reasons) > 0 {
 		return "No manager of kubemend would act on it: " + strings.Join(reasons, "; "), strings.Join(fixes, ", or ")
 	}
-	because, fix = "No manager of kubemend has announced itself; one that keeps no manager lease, or has no binding of kubemend's packages, is not seen",
+	because, fix = "No manager of kubemend has announced itself; one that keeps no manager lease, "+
+		"or has no binding of kubemend's packages, is not seen",
 		"Start the manager of kubemend, or see in its log why it keeps no lease"
 	var gone time.Time
 	for i := range managers {

@@ -154,7 +154,7 @@ func TestAManagerOfWhichNoTimeIsKnownDoesNotRun(t *testing.T) {
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// The page of a machine whose node does not appear names the one that is likely its own.
+// If the node of a machine does not appear, its page names the node that is probably the machine's.
 func TestANodeThatIsNotTheMachinesIsNamedAsTheCause(t *testing.T) {
 	for name, tc := range map[string]struct {
 		given health.Other

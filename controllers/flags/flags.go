@@ -1,4 +1,4 @@
-// Package flags checks the values of command-line flags. It offers the checks that the options of several controllers share.
+// Package flags validates the values of command-line flags.
 package flags
 
 import (
@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Positive refuses a value that is not above zero.
+// Positive returns an error if the value is not above zero.
 func Positive[T cmp.Ordered](flag string, value T) error {
 	if zero := *new(T); value <= zero {
 		return fmt.Errorf("--%s %v: must be more than 0", flag, value)
@@ -21,7 +21,7 @@ func Positive[T cmp.Ordered](flag string, value T) error {
 	return nil
 }
 
-// NotNegative refuses a duration below zero.
+// NotNegative returns an error if the duration is below zero.
 func NotNegative(flag string, value time.Duration) error {
 	if value < 0 {
 		return fmt.Errorf("--%s %v: must not be negative", flag, value)
@@ -29,7 +29,7 @@ func NotNegative(flag string, value time.Duration) error {
 	return nil
 }
 
-// Longer refuses a duration that is not longer than that of another flag.
+// Longer returns an error if the duration is not longer than the duration of another flag.
 func Longer(flag string, value time.Duration, other string, than time.Duration) error {
 	if value <= than {
 		return fmt.Errorf("--%s %v: must be longer than --%s, which is %v", flag, value, other, than)
@@ -37,7 +37,7 @@ func Longer(flag string, value time.Duration, other string, than time.Duration) 
 	return nil
 }
 
-// Namespace refuses what cannot be the name of a namespace.
+// Namespace returns an error if the value cannot be the name of a namespace.
 func Namespace(flag, value string) error {
 	if wrong := validation.IsDNS1123Label(value); len(wrong) > 0 {
 		return fmt.Errorf("--%s %q: must be the name of a namespace: %s", flag, value, wrong[0])
@@ -45,7 +45,7 @@ func Namespace(flag, value string) error {
 	return nil
 }
 
-// NamespaceIfAny refuses what is neither empty nor the name of a namespace.
+// NamespaceIfAny is Namespace, but accepts an empty value.
 func NamespaceIfAny(flag, value string) error {
 	if value == "" {
 		return nil
@@ -53,7 +53,7 @@ func NamespaceIfAny(flag, value string) error {
 	return Namespace(flag, value)
 }
 
-// LabelValue refuses what cannot be the value of a label.
+// LabelValue returns an error if the value cannot be the value of a label.
 func LabelValue(flag, value string) error {
 	if wrong := validation.IsValidLabelValue(value); len(wrong) > 0 {
 		return fmt.Errorf("--%s %q: must be the value of a label: %s", flag, value, strings.Join(wrong, "; "))
@@ -61,7 +61,7 @@ func LabelValue(flag, value string) error {
 	return nil
 }
 
-// Address refuses what a server cannot listen on. Empty and 0, with which controller-runtime switches a server off, pass.
+// Address returns an error if a server cannot listen on the value. It accepts "" and "0", which switch a server of controller-runtime off.
 func Address(flag, value string) error {
 	if value == "" || value == "0" {
 		return nil
@@ -72,13 +72,13 @@ func Address(flag, value string) error {
 	return nil
 }
 
-// enum is a flag whose value is one of a few words.
+// enum is a flag that accepts only the allowed words.
 type enum[T ~string] struct {
 	value   *T
 	allowed []T
 }
 
-// OneOf returns a flag that sets value to one of the allowed words and refuses every other one. The first word is the default.
+// OneOf returns a flag for value that accepts only the allowed words. The first word is the default.
 func OneOf[T ~string](value *T, allowed ...T) pflag.Value {
 	*value = allowed[0]
 	return enum[T]{value: value, allowed: allowed}

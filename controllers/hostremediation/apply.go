@@ -29,11 +29,10 @@ func (r *Reconciler) apply(ctx context.Context, obs *observed, step powercycle.S
 	return done, err
 }
 
-// take carries step out, stores all steps that were taken, and reports them.
 func (r *Reconciler) take(ctx context.Context, obs *observed, step powercycle.Step) (bool, error) {
 	r.recorded(ctx, obs, step)
-	// A remediation of a control-plane host has to show that it has begun before it acts on the host: the queue is read once more then, so
-	// that of two that begin at the same moment, be it with two managers, both see each other.
+	// The remediation of a control-plane host is stored as begun before it acts on the host. The next reconcile reads the queue again. So
+	// if two remediations begin at the same time, even with two managers, each sees the other.
 	if obs.inPlane() && (step.Do == powercycle.KeepOff || step.Do == powercycle.Reboot) && len(obs.taken) > 0 {
 		if err := client.IgnoreNotFound(r.store(ctx, obs)); err != nil {
 			return true, err
@@ -42,7 +41,7 @@ func (r *Reconciler) take(ctx context.Context, obs *observed, step powercycle.St
 		return true, r.writeStatus(ctx, obs, obs.taken[len(obs.taken)-1].step, nil)
 	}
 	carryOut := r.actAndStore
-	if step.Do.Intended() && step.Next == obs.facts.State { // else the next reconcile would not find the state in which it was intended
+	if step.Do.Intended() && step.Next == obs.facts.State { // else the next reconcile would be in another state, and not repeat the action
 		carryOut = r.storeAndAct
 	}
 	step, done, err := carryOut(ctx, obs, step)
@@ -64,16 +63,16 @@ func (r *Reconciler) storeAndAct(ctx context.Context, obs *observed, step powerc
 	err := r.took(obs, step)
 	storeErr := r.store(ctx, obs)
 	switch {
-	case apierrors.IsNotFound(storeErr) && step.Do == powercycle.Release: // to release the host is right in any case
+	case apierrors.IsNotFound(storeErr) && step.Do == powercycle.Release: // releasing the host is always right
 	case apierrors.IsNotFound(storeErr):
-		return step, false, nil // the remediation for which to do it is gone
-	case apierrors.IsConflict(storeErr) && !obs.kept.conflicted: // what was decided on was stale
+		return step, false, nil // the remediation is gone
+	case apierrors.IsConflict(storeErr) && !obs.kept.conflicted: // the decision was based on a stale object
 		obs.kept.conflicted = true
 		return step, false, storeErr
 	case storeErr != nil && step.Do == powercycle.Release:
-		// A host must not stay off for as long as its remediation cannot be written, be it that another client rewrites it in a loop: what
-		// cannot be stored is kept here until it can. The mark that stays on the host until then is one of the remediation: it has not
-		// released the host, and no other one may start.
+		// A host must not stay off because its remediation cannot be written, for example because another client rewrites it in a loop.
+		// This process keeps the record until it can be stored. The annotation that ReleaseUnstored leaves on the host shows that the
+		// remediation is not over, so that no other one begins.
 		obs.keep(obs.stored.Annotations)
 		return step, false, errors.Join(storeErr, r.Hosts.ReleaseUnstored(ctx, obs.found.Host, obs.record.By(obs.rem), obs.record.Attempt))
 	case storeErr != nil:
@@ -86,8 +85,8 @@ func (r *Reconciler) storeAndAct(ctx context.Context, obs *observed, step powerc
 	return step, done, err
 }
 
-// actAndStore carries step out, and stores it once that is done. It returns whether it was, and the step after it: what follows from what
-// was observed once a node is not fenced any more, such as that the host counts as on, is stored in the same write.
+// actAndStore carries step out, and then stores it. It returns the step that the status shows, and whether step was done. After an Unfence
+// it decides again, and stores what follows at once (such as that the host counts as on) in the same write.
 func (r *Reconciler) actAndStore(ctx context.Context, obs *observed, step powercycle.Step) (powercycle.Step, bool, error) {
 	done, err := r.act(ctx, obs, step)
 	if done {
@@ -108,8 +107,7 @@ func (r *Reconciler) actAndStore(ctx context.Context, obs *observed, step powerc
 	return step, done, err
 }
 
-// settled is the step that the status shows: once a step was taken whose effect is waited for, the wait. Else each step would cost one more
-// write.
+// settled returns the step for the status. If step was done and its effect is awaited, that is the wait, which saves a write for each step.
 func (obs *observed) settled(step powercycle.Step, done bool) powercycle.Step {
 	if !done || step.Do == powercycle.Wait {
 		return step
@@ -123,7 +121,7 @@ func (obs *observed) settled(step powercycle.Step, done bool) powercycle.Step {
 	return step
 }
 
-// took makes obs, and the remediation in it, remember that step was carried out, or is about to be. Nothing is written.
+// took makes obs and its remediation remember that step was, or will be, carried out. Nothing is written.
 func (r *Reconciler) took(obs *observed, step powercycle.Step) error {
 	obs.remember(step)
 	err := r.mark(obs, step)
@@ -131,7 +129,6 @@ func (r *Reconciler) took(obs *observed, step powercycle.Step) error {
 	return err
 }
 
-// remember makes obs remember that step was carried out.
 func (obs *observed) remember(step powercycle.Step) {
 	obs.record.Memory = powercycle.After(obs.facts, step, obs.now)
 	obs.kept.held = obs.record.Held
@@ -140,11 +137,11 @@ func (obs *observed) remember(step powercycle.Step) {
 	}
 }
 
-// errChanged says that the facts that a step was decided on have changed.
+// errChanged says that the facts on which a step was decided have changed.
 var errChanged = errors.New("the host has changed meanwhile")
 
-// act carries a step out, but for what is only remembered. It returns false if another client has changed the object, and the step has to
-// be decided anew: to power off a host that belongs to another machine by now cannot be undone.
+// act carries a step out, unless the step only changes the memory. It returns false if another client has changed the object, so that the
+// step has to be decided again: a host that belongs to another machine now must not be powered off.
 func (r *Reconciler) act(ctx context.Context, obs *observed, step powercycle.Step) (bool, error) {
 	var err error
 	bmh, by := obs.found.Host, obs.record.By(obs.rem)
@@ -167,7 +164,7 @@ func (r *Reconciler) act(ctx context.Context, obs *observed, step powercycle.Ste
 		err = r.Nodes.Unfence(soon, client.ObjectKeyFromObject(obs.cluster), obs.seen.Node, r.signs(obs))
 	case powercycle.RequestOwner:
 		err = remediation.RequestOwner(ctx, r.Client, obs.machine, obs.now)
-	case powercycle.Withdraw: // first of all an owner must not replace a machine that is healthy
+	case powercycle.Withdraw: // the owner first: it must not replace a healthy machine
 		err = remediation.WithdrawFromOwner(ctx, r.Client, obs.machine)
 		if err == nil && bmh != nil {
 			err = r.Hosts.MarkHealthy(ctx, bmh, obs.machine.UID)
@@ -182,7 +179,7 @@ func (r *Reconciler) act(ctx context.Context, obs *observed, step powercycle.Ste
 	return err == nil, err
 }
 
-// markHost marks the host as it is now, if there is one and it is still the machine's.
+// markHost reads the host again and marks it, if it exists and is still the machine's.
 func (r *Reconciler) markHost(ctx context.Context, obs *observed, do powercycle.Action) error {
 	if obs.found.Host == nil {
 		return nil
@@ -201,7 +198,7 @@ func (r *Reconciler) markHost(ctx context.Context, obs *observed, do powercycle.
 	return r.Hosts.MarkUnhealthy(ctx, obs.found.Host, obs.machine.UID)
 }
 
-// fence fences the node. What came before took time: the host must be off, and kept powered off, now.
+// fence fences the node, if the host is still off and kept off: time has passed since the host was read.
 func (r *Reconciler) fence(ctx context.Context, obs *observed) error {
 	if err := r.unchanged(ctx, obs); err != nil {
 		return err
@@ -211,8 +208,7 @@ func (r *Reconciler) fence(ctx context.Context, obs *observed) error {
 	return r.Nodes.Fence(soon, client.ObjectKeyFromObject(obs.cluster), obs.seen.Node, r.signs(obs))
 }
 
-// unchanged reads the host past the cache, which may be stale, and returns errChanged unless the host is as it was when the step was
-// decided.
+// unchanged reads the host past the cache, and returns errChanged unless the host is as it was when the step was decided.
 func (r *Reconciler) unchanged(ctx context.Context, obs *observed) error {
 	if err := r.Hosts.Refresh(ctx, &obs.found); err != nil {
 		return err
@@ -225,7 +221,7 @@ func (r *Reconciler) unchanged(ctx context.Context, obs *observed) error {
 	return nil
 }
 
-// signs is the remediation as it signs a node.
+// signs returns the remediation as the owner of a fence.
 func (r *Reconciler) signs(obs *observed) fence.Owner {
 	by := obs.record.By(obs.rem)
 	owner := fence.Owner{

@@ -23,7 +23,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/begin"
 )
 
-// Design, "What must hold, always", 4: of two members that decide by the same caches, which show neither beginning yet, one begins.
+// Design, "What must hold, always", 4: two members decide by caches that show neither of them beginning yet. Only one may begin.
 func TestOneOfTwoMembersBeginsWhileTheCachesShowNeither(t *testing.T) {
 	p := planeOf(t, "b", "c")
 	p.creates(remembering("another", "another-uid", ofMachine("b", "b-uid"), ""))
@@ -87,8 +87,8 @@ func TestNothingBeginsWhileAnotherOneOfTheMachineMayHaveBegun(t *testing.T) {
 	}
 }
 
-// A member whose Node alone says that it is one may lose its Node from sight between the decision and its confirmation: the host that
-// another manager has just switched off may be the one that the API runs on.
+// Only its Node shows that the machine is a member, and the Node may become unreadable between decision and confirmation: the API may run
+// on the host that another manager has just powered off.
 func TestAMemberStaysOneWhileItsBeginningIsConfirmed(t *testing.T) {
 	p := planeOf(t, "b")
 	for name, node := range p.nodes {
@@ -116,7 +116,7 @@ func TestAMemberStaysOneWhileItsBeginningIsConfirmed(t *testing.T) {
 	}
 }
 
-// Control planes of some distributions are Machines without the label, which only their Nodes show to be members.
+// The control planes of some distributions are Machines without the label; only their Nodes show that they are members.
 func TestAMachineThatMayBeAMemberWaitsWhileTheAPIDoesNotAnswer(t *testing.T) {
 	for label, waits := range map[string]bool{"": true, clusterv1.MachineControlPlaneLabel: false} {
 		p := planeOf(t, "b", "c")
@@ -179,12 +179,12 @@ func TestAMemberWaitsForOneWhoseReplacementTheCacheDoesNotShowYet(t *testing.T) 
 	}
 }
 
-// ownStrategy is the default.
+// ownStrategy is the default strategy.
 var ownStrategy = &mendv1.HostRemediationStrategy{
 	Type: infrav1.RebootRemediationStrategy, RetryLimit: ptr.To[int32](1), TimeoutSeconds: 600,
 }
 
-// remembering is a HostRemediation with that memory.
+// remembering returns a HostRemediation with this record.
 func remembering(name string, uid types.UID, owners []metav1.OwnerReference, memory string) *mendv1.HostRemediation {
 	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: uid, OwnerReferences: owners, CreationTimestamp: metav1.NewTime(noon.Add(-time.Minute)),
@@ -208,7 +208,7 @@ func TestNoRemediationGoesFirstByAForgedBeginning(t *testing.T) {
 	}
 }
 
-// A clock that never runs out would hold up all that wait for the remediation.
+// A clock that never expires would keep other remediations waiting.
 func TestAMomentThatHasNotComeIsNotRemembered(t *testing.T) {
 	const never = `{"state":"Booting","since":"2999-01-01T00:00:00Z","attempt":1,"began":"2999-01-01T00:00:00Z","uid":"remediation-uid"}`
 	k := fixtureOf(t, remembers(never))
@@ -219,7 +219,7 @@ func TestAMomentThatHasNotComeIsNotRemembered(t *testing.T) {
 	}
 }
 
-// H-A3: a remediation whose finalizer was taken away by hand has left a taint with its UID.
+// H-A3: a remediation whose finalizer was removed by hand has left a taint with its UID.
 func TestTheFenceOfARemediationThatIsGoneGoesWithTheNext(t *testing.T) {
 	for uid, want := range map[types.UID][]act{"gone": {powersOff, fences, releases, unfences}, "lives": {powersOff, releases}} {
 		k := fixtureOf(t)

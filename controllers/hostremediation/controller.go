@@ -1,7 +1,7 @@
-// Package hostremediation power-cycles the bare-metal hosts of unhealthy machines: it reconciles Metal3Remediations, CAPM3's kind, and
-// HostRemediations, kubemend's own, by the same code.
+// Package hostremediation power-cycles the bare-metal hosts of unhealthy machines. It reconciles CAPM3's Metal3Remediations and kubemend's
+// HostRemediations with the same code.
 //
-// A reconcile observes, decides, applies what was decided and reports it. Package powercycle alone decides which step comes next.
+// A reconcile observes, decides on a step, carries it out and reports it. Only package powercycle decides which step comes next.
 package hostremediation
 
 import (
@@ -49,78 +49,76 @@ import (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=patch
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=get;list;watch
 
-// RBAC to store what is of these kinds anew (controllers/migration).
+// RBAC to store the objects of these kinds in the current version (controllers/migration).
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions;customresourcedefinitions/status,resourceNames=hostremediations.kubemend.io;hostremediationtemplates.kubemend.io;metal3remediations.infrastructure.cluster.x-k8s.io;metal3remediationtemplates.infrastructure.cluster.x-k8s.io,verbs=patch
 // +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations;hostremediationtemplates,verbs=list;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediationtemplates,verbs=list;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediationtemplates/status,verbs=patch
 
 const (
-	// fenceWithin is how old the facts about the host's power may be when its node is fenced. A client that has to wait for its rate limit
-	// gives up at once if that would take longer.
+	// fenceWithin is how long the fence may take after the host was seen off. A client whose rate limiter would wait longer gives up at
+	// once.
 	fenceWithin = 3 * time.Second
-	// retry is when to reconcile again after something that could not be done yet.
+	// retry is the delay after something that could not be done yet.
 	retry = time.Second
 )
 
 // Reconciler reconciles the remediations of one kind.
 type Reconciler struct {
 	Kind remediation.Kind
-	// Installed has also kinds that kubemend does not act on: of two control-plane hosts of one cluster only one may be power-cycled at a
-	// time.
+	// Installed returns also kinds that kubemend does not act on, because their remediations count in the queue: only one control-plane
+	// host of a cluster may be power-cycled at a time.
 	Installed remediation.Installed
 
-	// Client reads from caches and writes to the management cluster, Live reads past the caches.
+	// Client reads from caches and writes to the management cluster. Live reads past the caches.
 	Client   client.Client
 	Live     client.Reader
 	Hosts    Hosts
 	Clusters Clusters
 	Nodes    Nodes
-	Gate     *begin.Gate      // of all kinds
-	Ledger   *policy.Ledger   // gives places by RemediationPolicies; nil for a reader that writes nothing
-	Records  *records.Records // nil: none are written
+	Gate     *begin.Gate      // shared by all kinds
+	Ledger   *policy.Ledger   // of the places under RemediationPolicies; nil in a process that writes nothing
+	Records  *records.Records // nil if no RemediationRecords are written
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a remediation, or its Cluster, must have. (package
-	// shard)
+	// WatchFilterValue is the value of cluster.x-k8s.io/watch-filter that a remediation, or its Cluster, must have. (package shard)
 	WatchFilterValue string
-	// Verify asks a workload cluster live whether it is still the one that the Cluster keeps; nil for a reader that writes nothing.
+	// Verify asks the workload cluster whether it is still the one of that Cluster; nil in a process that writes nothing.
 	Verify func(ctx context.Context, cluster client.ObjectKey) error
-	// Finds is what a MachineHealthCheck finds of a Machine that other checks select too; false if that is not known. It may be nil.
+	// Finds returns whether that MachineHealthCheck finds the Machine healthy, and whether this is known. It may be nil.
 	Finds func(check client.ObjectKey, machine types.UID) (healthy, known bool)
-	// Reader returns a reader of a workload cluster that reads past all caches. If nil, the leases of API servers are not read.
+	// Reader returns an uncached reader of a workload cluster. If nil, the leases of API servers are not read.
 	Reader func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
-	// Self is where the manager runs.
+	// Self says where the manager runs.
 	Self Self
-	// Teardown says that kubemend is being removed: no remediation begins, those that are under way release their hosts, and their records
-	// are removed.
+	// Teardown says that kubemend is being removed: no remediation begins, and those under way release their hosts and lose their records.
 	Teardown bool
-	// Off says that the kind is switched off, and not all of kubemend: another controller may act on it. Only remediations that began here
-	// end. It comes with Teardown.
+	// Off says that only this kind is switched off, so that another controller may act on it. Only remediations that kubemend began are
+	// ended. Off is set together with Teardown.
 	Off bool
-	// Unwatched says that no manager runs the reconciles: the caller reconciles again after every change.
+	// Unwatched says that no manager runs the reconciles, so that the caller has to reconcile again after every change.
 	Unwatched bool
 
-	controller atomic.Pointer[controller.Controller] // nil until it is set up
+	controller atomic.Pointer[controller.Controller] // nil until SetupWithManager has run
 	written    consistency.Writes
 	stale      consistency.Waits
-	kept       sync.Map // what this process knows of a remediation besides what is stored, by its key
+	kept       sync.Map // what this process knows of a remediation and does not store, by its key
 	idle       atomic.Bool
-	switched   enqueue.Broadcast[struct{}] // idle has changed
+	switched   enqueue.Broadcast[struct{}] // tells that idle has changed
 }
 
-// Serve makes r act on its kind, or not: two controllers that act on it would undo what the other does. The other controller goes on with
-// what is under way, by the same annotations.
+// Serve makes r act on its kind, or not: two controllers that act on a kind would undo each other's work. The other controller continues
+// what is under way, from the same annotations.
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle == does {
 		r.switched.Send(struct{}{})
-		r.kept.Clear() // the other controller may remove what kubemend remembers
+		r.kept.Clear() // the other controller may remove the stored records
 	}
 }
 
-// Reconcile takes all steps of the remediation called req that are only remembered, and the one after them, which acts on host, node or
-// machine, or waits.
+// Reconcile takes all steps of a remediation that only change its memory, and then one step that acts on host, node or machine, or that
+// waits.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if r.idle.Load() {
 		r.Ledger.Forget(r.placeOf(req.NamespacedName))
@@ -132,10 +130,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	switch {
 	case err != nil || obs == nil:
 	case obs.begins(step):
-		var unread error // nothing was written then: that is no lost answer
+		var unread error // kept apart from err: nothing was written, so no answer was lost
 		err = r.Gate.Begin(ctx, string(obs.rem.GetUID()), obs.scopes(), func(ctx context.Context) error {
 			if obs, step, unread = r.plan(ctx, req.NamespacedName, obs); unread != nil || obs == nil {
-				return nil //nolint:nilerr // it is returned below
+				return nil //nolint:nilerr // unread is returned below
 			}
 			done, err = r.apply(ctx, obs, step)
 			return err
@@ -154,7 +152,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.stale.Reset(req.NamespacedName)
 	switch {
 	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil // another client wrote first; the cache is about to show what
+		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil // another client wrote first, and the cache will show that soon
 	case err != nil:
 		return ctrl.Result{}, err
 	case obs == nil || obs.idle != "":
@@ -166,8 +164,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.next(obs, step, done), nil
 }
 
-// plan observes the remediation called key and decides on its next step. What may go first is read past the cache if this is to confirm
-// that the remediation begins, as was decided on first; nil for the first time.
+// plan observes the remediation and decides on its next step. first is nil, or what was observed when the remediation was about to begin;
+// then the queue is read past the cache, to confirm that it may begin.
 func (r *Reconciler) plan(ctx context.Context, key client.ObjectKey, first *observed) (*observed, powercycle.Step, error) {
 	obs, err := r.observe(ctx, key, first)
 	if err != nil || obs == nil {
@@ -180,11 +178,11 @@ func (r *Reconciler) plan(ctx context.Context, key client.ObjectKey, first *obse
 	return obs, step, nil
 }
 
-// mostRemembered is more than the steps that one reconcile ever takes without acting.
+// mostRemembered exceeds the number of steps that a reconcile can take without acting.
 const mostRemembered = 10
 
-// decide takes the steps that are only remembered, in memory, and returns the one after them. The facts are stated anew after each, since
-// what has to be read depends on what is remembered.
+// decide takes the steps that only change the memory, and returns the one after them. After each step it states the facts again, because
+// the memory determines what has to be read.
 func (r *Reconciler) decide(ctx context.Context, obs *observed) (powercycle.Step, error) {
 	for n := 0; ; n++ {
 		step, err := r.verified(ctx, obs, obs.next())
@@ -203,8 +201,8 @@ func (r *Reconciler) decide(ctx context.Context, obs *observed) (powercycle.Step
 	}
 }
 
-// verified is step, or what is decided in its place if it condemns the machine, or tries again, and another workload cluster answers by
-// now.
+// verified returns step. If step condemns the machine, or retries, but another workload cluster answers now, it returns what is decided
+// instead.
 func (r *Reconciler) verified(ctx context.Context, obs *observed, step powercycle.Step) (powercycle.Step, error) {
 	if r.Verify == nil || obs.cluster == nil || obs.facts.ClusterChanged || !step.Condemns() {
 		return step, nil
@@ -218,7 +216,7 @@ func (r *Reconciler) verified(ctx context.Context, obs *observed, step powercycl
 	return obs.next(), err
 }
 
-// next is the step that follows from what is observed. For one that lacks something nothing is done: its creator may add that later.
+// next returns the step that follows from the facts. It waits if the remediation lacks something that its creator may still add.
 func (obs *observed) next() powercycle.Step {
 	if obs.idle != "" {
 		return powercycle.Step{Do: powercycle.Wait, Next: powercycle.Pending, Reason: obs.idle}
@@ -226,8 +224,8 @@ func (obs *observed) next() powercycle.Step {
 	return powercycle.Next(obs.facts, obs.policy, obs.now)
 }
 
-// next is when to reconcile again: when the step says so, at once after it was taken, and soon after it could not be, because the caches
-// were stale.
+// next returns when to reconcile again: at the time that the step names, at once after a step was done, or soon after stale caches have
+// prevented a step.
 func (r *Reconciler) next(obs *observed, step powercycle.Step, done bool) ctrl.Result {
 	at := step.Again
 	switch {
@@ -245,10 +243,10 @@ func (r *Reconciler) next(obs *observed, step powercycle.Step, done bool) ctrl.R
 	return enqueue.At(at, r.Clock.Now())
 }
 
-// Hosts reads hosts, asks for changes of their power, and marks them as unhealthy, so that CAPM3 puts no machine on them; host.Hosts
-// implements it for BareMetalHosts. Another provider of power has to keep its contract: every ask and mark is safe to repeat and changes
-// nothing of others; what turns a host off or on fails with a conflict if the host has changed since it was read; and Power says no more
-// than the provider has itself read from the hardware, with the moment at which it last did.
+// Hosts reads hosts, changes their power, and marks them unhealthy, so that CAPM3 puts no machine on them; host.Hosts implements it for
+// BareMetalHosts. Every implementation must keep this contract. Each method is safe to repeat and changes nothing of others. A method that
+// powers a host off or on fails with a conflict if the host has changed since it was read. Power reports only what the implementation
+// itself has read from the hardware, and when.
 type Hosts interface {
 	Of(ctx context.Context, m *clusterv1.Machine) (host.Found, error)
 	Named(ctx context.Context, key client.ObjectKey) (*host.Host, error)
@@ -265,7 +263,7 @@ type Hosts interface {
 	Disprove(ctx context.Context, h metav1.Object, now time.Time) error
 }
 
-// Nodes reads and fences the nodes of hosts; fence.Nodes implements it.
+// Nodes reads and fences nodes; fence.Nodes implements it.
 type Nodes interface {
 	Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error)
 	Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
@@ -284,17 +282,17 @@ var (
 	_ Clusters = (*workload.Clusters)(nil)
 )
 
-// Self is where the manager runs, and what it does about it when that is to be switched off. The zero value runs nowhere.
+// Self says where the manager runs, and how it hands over before its own host is powered off. The zero value runs on no known node.
 type Self struct {
-	// Node is the name of its node, BootID of what boot: together they tell it from a node of that name in another cluster.
+	// Node is the name of the manager's node, and BootID its boot ID: another cluster may have a node with that name.
 	Node, BootID string
-	// Elsewhere reports whether another replica is ready on another node, to take over. It may be nil, if there is none ever.
+	// Elsewhere reports whether another replica is ready on another node. It may be nil.
 	Elsewhere func(context.Context) (bool, error)
-	// StandDown ends this replica, so that another one acts.
+	// StandDown ends this replica, so that another one becomes the leader.
 	StandDown func()
 }
 
-// on reports whether the manager runs on the host of obs, as far as its node is known.
+// on reports whether the manager is known to run on the host of obs.
 func (s Self) on(obs *observed) bool {
 	if s.Node == "" || s.BootID == "" || obs.nodeName() != s.Node {
 		return false
@@ -302,8 +300,8 @@ func (s Self) on(obs *observed) bool {
 	return obs.node != nil && obs.node.Status.NodeInfo.BootID == s.BootID || obs.node == nil && obs.record.BootID == s.BootID
 }
 
-// giveUpLeadership ends this replica if another one can take over, which may switch off the host that this one runs on. To stay is safe, so
-// in doubt it stays.
+// giveUpLeadership ends this replica if another one is ready, which may then power off the host of this one. In doubt this replica stays,
+// because that is safe.
 func (s Self) giveUpLeadership(ctx context.Context) {
 	if s.Elsewhere == nil || s.StandDown == nil {
 		return
@@ -326,19 +324,19 @@ type Options struct {
 // AddFlags adds the controllers' flags to fs and sets their defaults.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Func("fencing", "Removed.", func(mode string) error {
-		if mode == "auto" || mode == "taint" { // a manifest of an older release may say so, and means what is done
+		if mode == "auto" || mode == "taint" { // older manifests may have the flag; these values mean what is done anyway
 			return nil
 		}
 		return errors.New("nodes are fenced by the out-of-service taint alone, " +
 			"which every Kubernetes that Cluster API supports has: remove the flag")
 	})
-	_ = fs.MarkHidden("fencing") // the flag is there
+	_ = fs.MarkHidden("fencing") // it cannot fail: the flag exists
 	fs.DurationVar(&o.OrphanGrace, "orphan-grace-period", 5*time.Minute,
 		"How long an annotation that keeps a BareMetalHost powered off, or the fence of a node, stays when its remediation does not exist.")
 	fs.IntVar(&o.Concurrency, "hostremediation-concurrency", 20, "Number of remediations of hosts, of each kind, to process at the same time.")
 }
 
-// Validate returns everything that is wrong with the values that the types of the flags let pass.
+// Validate returns every invalid value.
 func (o *Options) Validate() error {
 	return errors.Join(flags.Positive("hostremediation-concurrency", o.Concurrency), flags.NotNegative("orphan-grace-period", o.OrphanGrace))
 }

@@ -20,16 +20,16 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// Acts reports whether a manager with these flags acts on rem, whose Machine is of that cluster; nil if that does not exist.
+// Acts reports whether a manager with these flags acts on rem. cluster is the Cluster of its Machine; nil if the Cluster does not exist.
 func Acts(kind remediation.Kind, rem remediation.Object, cluster *clusterv1.Cluster, filter string, teardown bool) bool {
 	record, _ := remediation.RecordOf(rem)
 	r := &Reconciler{Kind: kind, WatchFilterValue: filter, Teardown: teardown}
 	return r.actsOn(&observed{rem: rem, cluster: cluster, record: record})
 }
 
-// Explain tells what the manager wrote on rem, and what comes when its state times out. Nothing is read, and nothing is decided.
+// Explain explains rem by what the manager has written on it, and says what happens when its state times out. It reads and decides nothing.
 func Explain(kind remediation.Kind, rem remediation.Object) *explain.Remediation {
-	record, _ := remediation.RecordOf(rem) // one that cannot be read is that of a failed remediation
+	record, _ := remediation.RecordOf(rem) // if it cannot be read, RecordOf returns that of a failed remediation
 	memory, policy := record.Memory, policyOf(rem.Strategy(), record.BootSeconds)
 	state, namespace := cmp.Or(memory.State, powercycle.Pending), rem.GetNamespace()
 	explained := &explain.Remediation{HostRemediation: cliv1.HostRemediation{
@@ -66,7 +66,7 @@ func Explain(kind remediation.Kind, rem remediation.Object) *explain.Remediation
 	return explained
 }
 
-// evidenceOf are the steps of a power cycle that were done, or given up, in the order in which that was written.
+// evidenceOf returns the finished or failed conditions of a power cycle, oldest first.
 func evidenceOf(written []metav1.Condition) []string {
 	done := slices.DeleteFunc(slices.Clone(written), func(cond metav1.Condition) bool {
 		whole := cond.Type == nhcv1.ProcessingCondition || cond.Type == nhcv1.SucceededCondition
@@ -81,10 +81,11 @@ func evidenceOf(written []metav1.Condition) []string {
 	return evidence
 }
 
-// nextOf is what comes when the state of a power cycle times out; else what a person has to do.
+// nextOf returns what happens when the state times out; if it does not time out, what a person has to do.
 func nextOf(explained *explain.Remediation, memory powercycle.Memory, policy powercycle.Policy) explain.Step {
 	if len(explained.Blockers) > 0 && !explained.Blockers[0].Until.IsZero() {
-		return explain.Step{At: explained.Blockers[0].Until, Reason: explained.Reason, Text: "kubemend begins the power cycle if nothing else blocks it"}
+		at := explained.Blockers[0].Until
+		return explain.Step{At: at, Reason: explained.Reason, Text: "kubemend begins the power cycle if nothing else blocks it"}
 	}
 	if explained.Reason == string(powercycle.WaitingForPolicyReason) {
 		return explain.Step{Reason: explained.Reason, Text: "kubemend begins the power cycle when that is over"}
@@ -112,7 +113,7 @@ func nextOf(explained *explain.Remediation, memory powercycle.Memory, policy pow
 	return explain.Step{Reason: explained.Reason, Text: fix, Manual: true}
 }
 
-// afterDeadline is what a state has its deadline for, and what comes of it after that.
+// afterDeadline returns what the deadline of a state is for, and what happens after it.
 func afterDeadline(memory powercycle.Memory, policy powercycle.Policy) string {
 	const asks, orElse = "a warning asks you to act", "; if it is not done by then: "
 	again := "the owner of the machine is asked to replace it"

@@ -22,7 +22,7 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// controlPlane makes the machine one, with another whose remediation is under way.
+// controlPlane makes the machine a member of a control plane, beside one whose remediation is under way.
 func (k *fixture) controlPlane() {
 	k.t.Helper()
 	k.edits("m", func(m *clusterv1.Machine) {
@@ -40,13 +40,13 @@ func boots(boot string, ready corev1.ConditionStatus) answering {
 	return answering{nodes: []*corev1.Node{n}}
 }
 
-// explained is the explanation of the remediation.
+// explained returns the explanation of the remediation.
 func (k *fixture) explained() *explain.Remediation {
 	k.t.Helper()
 	return Explain(k.r.Kind, mustWrap(k.remediation()))
 }
 
-// told is what Explain returns, as a person would read it.
+// told returns what Explain says, as text.
 func told(is *explain.Remediation) string {
 	var b strings.Builder
 	line := func(name string, what ...any) {

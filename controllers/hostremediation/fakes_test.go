@@ -21,7 +21,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// act is something that is done to a host or a node.
+// act is an action on a host or a node.
 type act string
 
 const (
@@ -38,10 +38,10 @@ const (
 	disowns          act = "disown the fence"
 )
 
-// expects says what is done to host and node from here on, in this order.
+// expects adds to the acts that the test must see, in this order.
 func (k *fixture) expects(all ...act) { k.wants = append(k.wants, all...) }
 
-// obeys lets everything be done to host and node, as often as it is asked.
+// obeys permits all acts from now on.
 func (k *fixture) obeys() { k.obeyed = true }
 
 func (k *fixture) verify() {
@@ -50,7 +50,7 @@ func (k *fixture) verify() {
 	}
 }
 
-// does notes something that is done, unless it is refused.
+// does notes an act, unless it is refused.
 func (k *fixture) does(a act) error {
 	if before := k.at[a]; before != nil {
 		if err := before(); err != nil {
@@ -61,7 +61,7 @@ func (k *fixture) does(a act) error {
 	return nil
 }
 
-// finds is what is found of the host.
+// finds returns the result of the search for the host.
 func (k *fixture) finds() host.Found {
 	if k.found != nil {
 		return *k.found
@@ -69,7 +69,7 @@ func (k *fixture) finds() host.Found {
 	return host.Found{Host: host.From(k.host), Is: powercycle.HostOurs}
 }
 
-// fakeHosts is the fixture's host, which does as it is asked.
+// fakeHosts is the fixture's host, which obeys.
 type fakeHosts struct{ k *fixture }
 
 func (f *fakeHosts) Of(context.Context, *clusterv1.Machine) (host.Found, error) {
@@ -85,7 +85,7 @@ func (f *fakeHosts) Refresh(_ context.Context, found *host.Found) error {
 	return nil
 }
 
-// done does an act, and has change do what comes of it.
+// done does an act, and changes the host's annotations with change.
 func (f *fakeHosts) done(a act, change func(annotations map[string]string)) error {
 	err := f.k.does(a)
 	if err == nil {
@@ -138,7 +138,7 @@ func (f *fakeHosts) Disprove(_ context.Context, _ metav1.Object, now time.Time) 
 	return f.done(disproves, func(on map[string]string) { on[mendv1.PowerOffDisprovedAnnotation] = now.String() })
 }
 
-// fakeNodes is the fixture's node, which does as it is asked.
+// fakeNodes is the fixture's node, which obeys.
 type fakeNodes struct{ k *fixture }
 
 func (f *fakeNodes) Look(_ context.Context, _ client.ObjectKey, node string, _ fence.Owner) (fence.Seen, error) {
@@ -146,7 +146,7 @@ func (f *fakeNodes) Look(_ context.Context, _ client.ObjectKey, node string, _ f
 	return f.k.seen, f.k.refused
 }
 
-// bounded makes sure that a workload cluster that does not answer keeps no worker.
+// bounded fails the test without a deadline: a workload cluster that does not answer would block a worker.
 func (f *fakeNodes) bounded(ctx context.Context) {
 	if _, has := ctx.Deadline(); !has {
 		f.k.t.Error("a workload cluster is written to without a deadline")
@@ -178,7 +178,7 @@ func (f *fakeNodes) Disown(context.Context, client.ObjectKey, *corev1.Node, fenc
 	return f.k.does(disowns)
 }
 
-// answering are workload clusters that have these nodes, or of which nothing can be asked.
+// answering are workload clusters that have these nodes, or that fail with err.
 type answering struct {
 	nodes []*corev1.Node
 	err   error

@@ -35,7 +35,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// fixture is a machine, its host and its node, as the adapters show them, with a reconciler that sees them through fakes that obey.
+// fixture is a machine with its host and node, and a reconciler that sees them through fakes that obey.
 type fixture struct {
 	t      *testing.T
 	client client.Client
@@ -45,8 +45,8 @@ type fixture struct {
 	r      *Reconciler
 	key    client.ObjectKey
 
-	// did is what was done to host and node, wants what has to have been done in the end, unless obeyed says that anything may be. at is
-	// called before something is done, which fails with its error.
+	// did are the acts so far. wants are the acts that are expected in the end, unless obeyed permits all. at is called before an act,
+	// which fails with its error.
 	did, wants []act
 	obeyed     bool
 	at         map[act]func() error
@@ -57,10 +57,10 @@ type fixture struct {
 	seen   fence.Seen
 	// refused is why the node cannot be read; nil if it can.
 	refused error
-	looked  string // the name of the Node that was read last past the cache
+	looked  string // the name of the Node that was last read uncached
 }
 
-// silent are workload clusters that do not answer; another one does in their place if changed says so.
+// silent are workload clusters that do not answer; if changed is set, another cluster answers.
 type silent struct{ changed error }
 
 func (s silent) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
@@ -69,7 +69,7 @@ func (s silent) View(context.Context, client.ObjectKey, time.Time, ...clustercac
 
 const fixtureUID = types.UID("remediation-uid")
 
-// fixtureOf has a remediation that may be retried once, with these edits.
+// fixtureOf returns a fixture whose remediation may be retried once, after these edits.
 func fixtureOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *fixture {
 	t.Helper()
 	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: fixtureUID, OwnerReferences: []metav1.OwnerReference{
@@ -163,13 +163,13 @@ func (k *fixture) reconciles() ctrl.Result {
 	return result
 }
 
-// do fails the test if something failed that is no part of it.
+// do fails the test if the test's own preparation has failed.
 func (k *fixture) do(err error) {
 	k.t.Helper()
 	must.Do(k.t, err)
 }
 
-// pass makes passes until nothing is done any more, and returns the status.
+// pass reconciles until nothing changes any more, and returns the status.
 func (k *fixture) pass() mendv1.HostRemediationStatus {
 	k.t.Helper()
 	for range 50 {
@@ -183,7 +183,7 @@ func (k *fixture) pass() mendv1.HostRemediationStatus {
 	return mendv1.HostRemediationStatus{}
 }
 
-// reaches makes passes until the remediation is in a state, and no further.
+// reaches reconciles until the remediation is in a state, and no further.
 func (k *fixture) reaches(state powercycle.State) {
 	k.t.Helper()
 	k.pass()
@@ -206,7 +206,7 @@ func (k *fixture) reaches(state powercycle.State) {
 	}
 }
 
-// wait lets time pass, and then passes be made.
+// wait lets time pass, and then reconciles until nothing changes.
 func (k *fixture) wait(d time.Duration) mendv1.HostRemediationStatus {
 	k.t.Helper()
 	k.clock.SetTime(k.clock.Now().Add(d))
@@ -221,7 +221,7 @@ func ofMachine(name string, uid types.UID) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: uid}}
 }
 
-// aRemediation returns one that remembers this; nothing if it has not begun.
+// aRemediation returns a remediation with this record; without one if it is empty.
 func aRemediation(uid types.UID, remembers string) remediation.Object {
 	rem := remediation.Own.New()
 	rem.SetUID(uid)
@@ -232,11 +232,11 @@ func aRemediation(uid types.UID, remembers string) remediation.Object {
 	return rem
 }
 
-// awaitsBoot is the memory of a remediation whose host was power-cycled, and boots.
+// awaitsBoot is the record of a remediation whose host was power-cycled and boots.
 var awaitsBoot = remembers(`{"state":"Booting","since":"2026-01-01T12:00:00Z","attempt":1,"uid":"remediation-uid",
 	"machine":"m","host":"h","node":"node","bootID":"before"}`)
 
-// remembers gives a remediation this memory.
+// remembers gives a remediation this record.
 func remembers(memory string) func(*mendv1.HostRemediation) {
 	return func(rem *mendv1.HostRemediation) {
 		metav1.SetMetaDataAnnotation(&rem.ObjectMeta, mendv1.PowerCycleAnnotation, memory)

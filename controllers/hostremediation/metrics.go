@@ -43,12 +43,12 @@ var (
 
 func init() { metrics.Registry.MustRegister(Metrics()...) }
 
-// Metrics returns what this package exports besides UnderWay.
+// Metrics returns the metrics of this package, except UnderWay.
 func Metrics() []prometheus.Collector {
 	return []prometheus.Collector{attempts, ends, stateDuration, unfenced, fencesLeft}
 }
 
-// measure exports what a step has changed, once it is remembered.
+// measure exports what a stored step has changed.
 func (r *Reconciler) measure(obs *observed, step powercycle.Step) {
 	namespace, kind, state := obs.rem.GetNamespace(), r.Kind.Kind, obs.facts.State
 	if step.Do == powercycle.BeginAttempt {
@@ -66,7 +66,7 @@ func (r *Reconciler) measure(obs *observed, step powercycle.Step) {
 	if step.Reason == powercycle.UnfenceTimedOutReason {
 		fencesLeft.WithLabelValues(namespace, kind).Inc()
 	}
-	now := progress{} // of a remediation that is not over, or that still keeps its host powered off
+	now := progress{} // empty for a remediation that is over and keeps no host off
 	if keepsOff(obs, step) {
 		now.keptOff, now.since = true, obs.record.Asked
 	}
@@ -76,7 +76,7 @@ func (r *Reconciler) measure(obs *observed, step powercycle.Step) {
 	obs.kept.progress = now
 }
 
-// clusterName names the cluster of the machine, also of one that is gone; empty if it was never known.
+// clusterName returns the name of the machine's cluster, even if the cluster is gone; empty if it was never known.
 func (obs *observed) clusterName() string {
 	switch {
 	case obs.cluster != nil:
@@ -87,8 +87,8 @@ func (obs *observed) clusterName() string {
 	return obs.record.Cluster
 }
 
-// unfencedFor is the reason for which step gives up fencing the node in this attempt; empty if the node is fenced, or may be yet. A
-// node that is gone needs no fence.
+// unfencedFor returns the reason for which step gives up fencing the node in this attempt; empty if it does not. A node that is gone needs
+// no fence.
 func unfencedFor(obs *observed, step powercycle.Step) string {
 	given := false
 	switch state := obs.facts.State; {
@@ -96,7 +96,7 @@ func unfencedFor(obs *observed, step powercycle.Step) string {
 		given = step.Next == powercycle.Rebooting
 	case state == powercycle.PoweringOff:
 		given = step.Reason == powercycle.PowerOffTimedOutReason || step.Next == powercycle.PoweringOn || step.Next == powercycle.Servicing
-	case state == powercycle.MovingWorkload && step.Next == powercycle.PoweringOn:
+	case state == powercycle.MovingWorkload && (step.Next == powercycle.PoweringOn || step.Next == powercycle.Servicing):
 		given = !obs.facts.Fenced && obs.facts.FencedAt.IsZero() && obs.facts.Node != powercycle.NodeAbsent
 	}
 	if !given {
@@ -105,8 +105,8 @@ func unfencedFor(obs *observed, step powercycle.Step) string {
 	return string(step.Reason)
 }
 
-// stuckAt is when a remediation counts as stuck if it is still in its state then: every state times out, but one in which something is
-// refused again and again may last longer. A remediation that is paused or waits in its queue is not stuck.
+// stuckAt returns when the remediation counts as stuck if it is still in its state. A state lasts longer than its timeout if an action is
+// refused again and again. A remediation that is paused, queued or waits for a person is never stuck.
 func stuckAt(obs *observed) time.Time {
 	m := obs.record.Memory
 	switch {
@@ -121,23 +121,23 @@ func stuckAt(obs *observed) time.Time {
 	return time.Time{}
 }
 
-// stuckAfter is how long after its timeout a state is left even if an API server is slow.
+// stuckAfter is the time after a timeout that even a slow API server does not need.
 const stuckAfter = time.Minute
 
-// UnderWay counts the remediations of all kinds that are not over; it is a collector of metrics. The clock decides which are stuck when
-// these are read.
+// UnderWay is the collector of metrics about the remediations of all kinds that are not over. Clock decides at collection which of them are
+// stuck.
 type UnderWay struct {
 	Clock       clock.PassiveClock
 	Reconcilers []*Reconciler
 }
 
-// progress is how far a remediation was when its reconcile stored something last.
+// progress is what the metrics need of a remediation, as of its last reconcile that stored something.
 type progress struct {
 	cluster string
-	state   powercycle.State // empty if it is over
+	state   powercycle.State // empty if the remediation is over
 	keptOff bool
-	since   time.Time // the host was asked to power off; zero if it is not kept powered off
-	due     time.Time // zero: never
+	since   time.Time // when the host was asked to power off; zero if it is not kept off
+	due     time.Time // when the remediation counts as stuck; zero if never
 	// person is the reason for which a person was asked; empty if none was.
 	person string
 }
@@ -177,7 +177,7 @@ func (u *UnderWay) Describe(descriptions chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. A remediation becomes stuck by time alone, so that is computed here.
+// Collect implements prometheus.Collector. A remediation becomes stuck by time alone, which is why the gauges are computed at collection.
 func (u *UnderWay) Collect(out chan<- prometheus.Metric) {
 	gauges, now := newGauges(), u.Clock.Now()
 	for _, r := range u.Reconcilers {

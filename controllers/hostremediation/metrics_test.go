@@ -20,7 +20,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 )
 
-// gathered are the samples of what a collector exports, by name and labels.
+// gathered returns the samples that a collector exports, by name and labels.
 func gathered(t *testing.T, c prometheus.Collector) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -75,7 +75,7 @@ func TestWhatIsUnderWayIsCounted(t *testing.T) {
 	}
 }
 
-// An alert about a cluster that is out of reach says enough of those that wait for that cluster.
+// One alert about an unreachable cluster is enough for all remediations that wait for it.
 func TestWhoWaitsForAPersonIsCountedByCluster(t *testing.T) {
 	r := &Reconciler{Kind: remediation.Own}
 	u := &UnderWay{Clock: clocktesting.NewFakePassiveClock(noon), Reconcilers: []*Reconciler{r}}
@@ -115,6 +115,7 @@ func TestWhyANodeWasNotFencedIsCountedOnceItsAttemptIsPastThat(t *testing.T) {
 		"the host must not be powered off":         {was: powercycle.Preparing, step: past(powercycle.Rebooting, "PowerOffDisabled"), want: "PowerOffDisabled"},
 		"the cluster could not be asked":           {was: powercycle.MovingWorkload, step: past(powercycle.PoweringOn, "ClusterUnreachable"), node: powercycle.NodeUnseen, want: "ClusterUnreachable"},
 		"the fence was refused":                    {was: powercycle.MovingWorkload, step: past(powercycle.PoweringOn, "WorkloadStuck"), want: "WorkloadStuck"},
+		"the host was serviced before the fence":   {was: powercycle.MovingWorkload, step: past(powercycle.Servicing, "HostServiced"), want: "HostServiced"},
 		"a node that is fenced, and not yet empty": {was: powercycle.MovingWorkload, step: past(powercycle.PoweringOn, "WorkloadStuck"), fenced: true},
 		"a node that is gone needs no fence":       {was: powercycle.MovingWorkload, step: past(powercycle.PoweringOn, "NodeGone"), node: powercycle.NodeAbsent},
 		"an end that somebody else made":           {was: powercycle.MovingWorkload, step: past(powercycle.Ended, "Cancelled")},

@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	// drainRecheck is how soon to read a node again that is being drained, lifeRecheck one that may show life: neither pods nor leases
-	// are watched.
+	// drainRecheck is how soon to read a node again whose workload moves. lifeRecheck is the same for a node that may show life. Pods and
+	// leases are not watched.
 	drainRecheck, lifeRecheck = 5 * time.Second, 20 * time.Second
-	// unreachableRecheck is how soon to read again from a workload cluster that did not answer.
+	// unreachableRecheck is how soon to ask a workload cluster again that did not answer.
 	unreachableRecheck = 10 * time.Second
 )
 
-// observeNode observes the node. The workload cluster is asked only where a step depends on its answer: power is switched off and on
-// without it, since a dead control plane is the very case in which that is needed.
+// observeNode observes the node. It asks the workload cluster only if a step depends on the answer: a host must be power-cycled even if the
+// control plane is dead.
 func (r *Reconciler) observeNode(ctx context.Context, obs *observed) {
 	name := obs.nodeName()
 	obs.facts.Discarded = obs.cluster == nil || !obs.cluster.DeletionTimestamp.IsZero()
@@ -52,8 +52,7 @@ func (r *Reconciler) observeNode(ctx context.Context, obs *observed) {
 	}
 }
 
-// answering is ctx with the one deadline of all that a reconcile reads from the workload cluster. It counts from the first read, since the
-// facts are stated anew after each step that is only remembered.
+// answering returns ctx with one deadline for everything that this reconcile reads from the workload cluster, counted from the first read.
 func (obs *observed) answering(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !obs.answersUntil.IsZero() {
 		return context.WithDeadline(ctx, obs.answersUntil)
@@ -63,7 +62,7 @@ func (obs *observed) answering(ctx context.Context) (context.Context, context.Ca
 	return ctx, done
 }
 
-// readNode reads the node past the cache, and what is left on it.
+// readNode reads the node, and what is left on it, past the cache.
 func (r *Reconciler) readNode(ctx context.Context, obs *observed, name string) {
 	cluster := client.ObjectKeyFromObject(obs.cluster)
 	var seen fence.Seen
@@ -94,8 +93,8 @@ func (r *Reconciler) readNode(ctx context.Context, obs *observed, name string) {
 	}
 }
 
-// signOfLife is the last one of the node, and whether it has booted since it was fenced. While its host powers on, a sign of a boot that
-// is not known is none.
+// signOfLife returns the last sign of the node, and whether its boot ID has changed. While the host powers on, a sign without a known boot
+// ID does not count.
 func (obs *observed) signOfLife() (sign time.Time, booted bool) {
 	if obs.seen.Node != nil && obs.record.BootID != "" && obs.seen.Node.Status.NodeInfo.BootID != "" {
 		return obs.seen.Sign, obs.seen.Node.Status.NodeInfo.BootID != obs.record.BootID
@@ -106,8 +105,8 @@ func (obs *observed) signOfLife() (sign time.Time, booted bool) {
 	return obs.seen.Sign, false
 }
 
-// claimFence takes over a fence on the machine's node if the remediation that has signed it is gone: nothing else would ever remove it. In
-// doubt it is not taken over, nor is a fence on the node of another machine.
+// claimFence takes over a fence on the machine's node if the remediation that put it there is gone: nobody else would remove it. In doubt,
+// and on the node of another machine, it does not.
 func (r *Reconciler) claimFence(ctx context.Context, obs *observed, seen *fence.Seen) {
 	if obs.facts.NodeMismatch = obs.mismatched(seen.Node); obs.facts.NodeMismatch {
 		seen.Ours, seen.Inherited = seen.Ours && !seen.Inherited, false
@@ -124,8 +123,8 @@ func (r *Reconciler) claimFence(ctx context.Context, obs *observed, seen *fence.
 	obs.predecessor, seen.Ours, seen.Inherited = seen.Mark, true, seen.Fenced
 }
 
-// mismatched reports whether node, which has the name of the machine's node, is another one: it belongs to another machine by its provider
-// ID, or it is not the node of before the power cycle.
+// mismatched reports whether node, which has the name of the machine's node, is another one: its provider ID is another machine's, or it
+// has registered again since the power cycle began.
 func (obs *observed) mismatched(node *corev1.Node) bool {
 	if node == nil || obs.machine == nil {
 		return false
@@ -136,13 +135,13 @@ func (obs *observed) mismatched(node *corev1.Node) bool {
 	return obs.record.State == powercycle.MovingWorkload && obs.record.NodeUID != "" && obs.record.NodeUID != node.UID
 }
 
-// observeCached reads the node from the cache, which is enough to judge whether the machine is healthy.
+// observeCached reads the node from the cache, which is enough to judge the health of the machine.
 func (r *Reconciler) observeCached(ctx context.Context, obs *observed, name string) {
 	key := client.ObjectKeyFromObject(obs.cluster)
 	var watches []clustercache.Watcher
 	obs.facts.BootUnread = obs.record.BootID == ""
 	if !r.Unwatched {
-		if r.controller.Load() == nil { // it is being set up
+		if r.controller.Load() == nil { // the controller is being set up
 			obs.recheckAfter(consistency.Wait(1))
 			return
 		}
@@ -164,7 +163,7 @@ func (r *Reconciler) observeCached(ctx context.Context, obs *observed, name stri
 		if link.Changed == nil && link.Silent {
 			obs.unseenBecause = workload.Plain(workload.ErrSilent)
 		}
-		if link.Recheck > 0 && !obs.facts.State.Final() { // else an event comes, or no step depends on it
+		if link.Recheck > 0 && !obs.facts.State.Final() { // else an event comes, or nothing depends on it
 			obs.recheckAfter(max(link.Recheck, retry))
 		}
 		return
@@ -178,7 +177,7 @@ func (r *Reconciler) observeCached(ctx context.Context, obs *observed, name stri
 	r.judge(ctx, obs)
 }
 
-// observeOwnNode finds the node of the machine in the cache, by its provider ID or its name. Of several nodes of one provider ID none is.
+// observeOwnNode finds the machine's node in the cache, by provider ID or name. If several nodes have the provider ID, it takes none.
 func (obs *observed) observeOwnNode(view workload.View) {
 	machine := obs.named()
 	node, other := view.NodeOf(machine)
@@ -192,7 +191,7 @@ func (obs *observed) observeOwnNode(view workload.View) {
 	}
 }
 
-// judge judges whether the machine is healthy, by its node in the cache.
+// judge judges the health of the machine by its node in the cache.
 func (r *Reconciler) judge(ctx context.Context, obs *observed) {
 	cycled := obs.record.State == powercycle.Booting || obs.record.State == powercycle.PoweringOn
 	obs.facts.Up = cycled && obs.record.BootID != "" && obs.booted()
@@ -200,11 +199,11 @@ func (r *Reconciler) judge(ctx context.Context, obs *observed) {
 	obs.facts.Healthy = obs.booted() && obs.unhealthy == ""
 	if obs.facts.Healthy && remediation.MarkedUnhealthy(obs.machine) {
 		made, marked := remediationrequest.MadeBy(obs.rem)
-		healthy, known := false, false // to the check that made the request: another one alone may have marked the machine
+		healthy, known := false, false // by the check that made the remediation; only another one may have marked the machine
 		if marked && r.Finds != nil {
 			healthy, known = r.Finds(client.ObjectKey{Namespace: obs.rem.GetNamespace(), Name: made.Name}, obs.machine.UID)
 		}
-		if !healthy || !known { // a health check that judges the machine, as one may in doubt, will mark it healthy again
+		if !healthy || !known { // if any check selects the machine, wait until it marks the machine healthy
 			judged, err := remediation.Judged(ctx, r.Client, obs.machine)
 			obs.facts.Healthy = err == nil && !judged
 		}
@@ -212,8 +211,8 @@ func (r *Reconciler) judge(ctx context.Context, obs *observed) {
 	obs.facts.Unhealthy = !obs.facts.Healthy && obs.node != nil
 }
 
-// needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows: while the
-// workload moves, and where the node may be fenced by this remediation, or was and has lived since.
+// needsNode reports whether the step depends on the node or the pods on it, as the workload cluster has them: while the workload moves, and
+// while the node may be fenced by us or has lived on.
 func needsNode(obs *observed) bool {
 	switch obs.facts.State {
 	case powercycle.MovingWorkload:
@@ -222,36 +221,36 @@ func needsNode(obs *observed) bool {
 		return false
 	case powercycle.PoweringOn:
 		if obs.facts.HasPowerAnnotations {
-			return false // its release does not wait for the workload cluster
+			return false // the release of the host does not wait for the workload cluster
 		}
 	}
 	return obs.record.Fencing || obs.record.Lived
 }
 
-// nodeName is the name of the machine's Node, or the one in the record; empty if there never was a Node. A kubelet may have registered
-// again under another name than status.nodeRef of the Machine has: the pods of the host are bound to that Node, so that fencing the name
-// of before would move nothing.
+// nodeName returns the name of the machine's Node, or the one in the record; empty if there never was a Node. The Node in the cache goes
+// before status.nodeRef: if the kubelet has registered with another name, the pods are bound to the new Node, and a fence on the old one
+// would move nothing.
 func (obs *observed) nodeName() string {
 	switch {
 	case obs.machine == nil:
 		return obs.record.Node
 	case obs.node != nil:
 		return obs.node.Name
-	case obs.record.Node != "" && (obs.record.Fencing || obs.record.NodeUID != ""): // as it was seen, since the cache may show no Node now
+	case obs.record.Node != "" && (obs.record.Fencing || obs.record.NodeUID != ""): // as last seen: the cache may show no Node now
 		return obs.record.Node
 	}
 	return cmp.Or(obs.machine.Status.NodeRef.Name, obs.record.Node)
 }
 
-// named is the machine with the name of its node, which the record keeps where the machine has lost it.
+// named returns the machine with the node name of the record in status.nodeRef, if that is empty.
 func (obs *observed) named() *clusterv1.Machine {
 	m := *obs.machine
 	m.Status.NodeRef.Name = cmp.Or(m.Status.NodeRef.Name, obs.record.Node)
 	return &m
 }
 
-// booted reports whether the node is ready under another boot than before the power cycle. A node stays ready for a while after its host is
-// off, so that it is ready under the old boot proves nothing.
+// booted reports whether the node is Ready, after a power cycle with a new boot ID. A node stays Ready for a while after its host is off,
+// so that Ready with the old boot ID proves nothing.
 func (obs *observed) booted() bool {
 	if obs.machine == nil || !health.Ready(obs.node) || obs.mismatched(obs.node) {
 		return false
@@ -266,16 +265,15 @@ func (obs *observed) unreadable(err error) {
 	obs.recheckAfter(unreachableRecheck)
 }
 
-// recheckAfter enqueues the remediation after d at the latest.
+// recheckAfter makes the remediation be reconciled again after d at the latest.
 func (obs *observed) recheckAfter(d time.Duration) {
 	if at := obs.now.Add(d); obs.recheck.IsZero() || at.Before(obs.recheck) {
 		obs.recheck = at
 	}
 }
 
-// unhealthyFor is the unhealthy condition of the NodeHealthCheck that asked for the remediation of obs which the node has, for however
-// short; empty if it has none, or the check cannot be read. A node may be Ready and be remediated for another condition: that it is Ready
-// proves nothing then.
+// unhealthyFor returns the condition of the node that is unhealthy by the NodeHealthCheck that made the remediation, however recent it is;
+// empty if there is none, or if the check cannot be read. A node may be Ready and be remediated for another condition.
 func (r *Reconciler) unhealthyFor(ctx context.Context, obs *observed) string {
 	if obs.node == nil {
 		return ""
@@ -287,7 +285,7 @@ func (r *Reconciler) unhealthyFor(ctx context.Context, obs *observed) string {
 		}
 		check := &nhcv1.NodeHealthCheck{}
 		if err := r.Client.Get(ctx, client.ObjectKey{Name: owner.Name}, check); err != nil || check.UID != owner.UID {
-			continue // Ready is all that the node is judged by
+			continue // only Ready counts
 		}
 		for _, rule := range check.Spec.UnhealthyConditions {
 			if cond := conditionOf(obs.node, rule.Type); cond != nil && cond.Status == rule.Status {
@@ -298,7 +296,7 @@ func (r *Reconciler) unhealthyFor(ctx context.Context, obs *observed) string {
 	return ""
 }
 
-// conditionOf is a condition of node; nil if the node is nil or does not have it.
+// conditionOf returns a condition of node; nil if node is nil or lacks it.
 func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	if node == nil {
 		return nil

@@ -24,7 +24,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// The machine has named node, and has the provider ID metal3://a. Its host was power-cycled.
+// The machine's status.nodeRef is node, and its provider ID is metal3://a. Its host was power-cycled.
 func TestAPowerCycleKnowsTheNodeOfItsMachineByTheProviderID(t *testing.T) {
 	for name, row := range map[string]struct {
 		nodes map[string]string // provider IDs by name
@@ -61,7 +61,7 @@ func TestAPowerCycleKnowsTheNodeOfItsMachineByTheProviderID(t *testing.T) {
 	}
 }
 
-// The owner of a machine of the control plane is asked when its last boot takes too long, but not because of what another cluster says.
+// If the last boot of a control-plane machine takes too long, its owner is asked, but not because of what another cluster says.
 func TestAnotherClusterInPlaceOfItsOwnCondemnsNoMachineOfTheControlPlane(t *testing.T) {
 	changed := &workload.ChangedError{Kept: "a", Found: "b"}
 	for name, row := range map[string]struct {
@@ -112,7 +112,7 @@ func TestTheNodeOfAMachineIsFencedUnderTheNameThatItHasNow(t *testing.T) {
 	}
 }
 
-// H-B8: a node that has registered under the name of another machine's.
+// H-B8: the node has registered under the name of another machine's node.
 func TestTheNodeOfAnotherMachineIsNotFenced(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Node){
 		"by its provider ID":                func(n *corev1.Node) { n.Spec.ProviderID = "metal3://another" },
@@ -137,14 +137,14 @@ func TestTheNodeOfAnotherMachineIsNotFenced(t *testing.T) {
 	}
 }
 
-// An administrator may delete a BareMetalHost to correct the address of its BMC.
+// A user may delete a BareMetalHost to correct its BMC address.
 func TestAHostThatIsGoneIsNotMarked(t *testing.T) {
 	if err := fixtureOf(t).r.markHost(t.Context(), &observed{}, powercycle.Disprove); err != nil {
 		t.Error(err)
 	}
 }
 
-// indexing makes a client list by the indexes of a manager's cache.
+// indexing makes a fake client list by the indexes of a manager's cache.
 type indexing struct{ *fake.ClientBuilder }
 
 func (i indexing) IndexField(_ context.Context, obj client.Object, field string, of client.IndexerFunc) error {
@@ -185,7 +185,7 @@ func TestThePowerOffOfAnotherMachinesHostWasNotDisprovedForThisOne(t *testing.T)
 	}
 }
 
-// ofNodeHealthCheck gives a remediation the shape that a NodeHealthCheck gives it, for the node of a machine.
+// ofNodeHealthCheck gives a remediation the metadata that a NodeHealthCheck sets, for the node of a machine.
 func ofNodeHealthCheck(rem *mendv1.HostRemediation) {
 	rem.Labels = map[string]string{"app.kubernetes.io/part-of": "node-healthcheck-controller"}
 	rem.Annotations = map[string]string{"remediation.medik8s.io/node-name": "node", "remediation.medik8s.io/template-name": "reboot"}
@@ -198,7 +198,7 @@ func toldToStop(rem *mendv1.HostRemediation) {
 	metav1.SetMetaDataAnnotation(&rem.ObjectMeta, nhcv1.TimedOutAnnotation, "2026-01-01T12:00:00Z")
 }
 
-// stands is what rem says of itself as a whole: Processing, Succeeded, and why.
+// stands returns the conditions Processing and Succeeded of rem, and their reason.
 func stands(rem *mendv1.HostRemediation) [3]string {
 	processing, succeeded := conditions.Get(rem, nhcv1.ProcessingCondition), conditions.Get(rem, nhcv1.SucceededCondition)
 	if processing == nil || succeeded == nil {
@@ -207,7 +207,7 @@ func stands(rem *mendv1.HostRemediation) [3]string {
 	return [3]string{string(processing.Status), string(succeeded.Status), succeeded.Reason}
 }
 
-// MachineSets and control planes act on a machine only if it is marked unhealthy as well, which no NodeHealthCheck does.
+// Owners act on a machine only if HealthCheckSucceeded is False, which no NodeHealthCheck sets.
 func TestAMachineThatNoCheckJudgesIsMarkedUnhealthyWhenItsOwnerIsAsked(t *testing.T) {
 	stale := metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionTrue, Reason: "HealthCheckSucceeded"}
 	for name, tc := range map[string]struct {
@@ -256,7 +256,7 @@ func TestWhatTheOwnerHasAnsweredStaysAndThatWeCalledTheMachineBadDoesNot(t *test
 	}
 }
 
-// The owner was asked in vain if the machine is not marked unhealthy: it is asked once more.
+// The owner has ignored a request for a machine that is not marked unhealthy, so the request is repeated.
 func TestAnOwnerThatCannotActWasNotAsked(t *testing.T) {
 	k := fixtureOf(t, ofNodeHealthCheck, remembers(`{"state":"RequestingOwner","attempt":2}`))
 	k.edits("m", func(m *clusterv1.Machine) {
@@ -272,7 +272,7 @@ func TestAnOwnerThatCannotActWasNotAsked(t *testing.T) {
 	}
 }
 
-// H-11: a node may be Ready all the time, and be remediated for another condition. To be Ready after the power cycle is no success then.
+// H-11: a node may be Ready and be remediated for another condition. That it is Ready after the power cycle is no success then.
 func TestANodeIsWellOnlyIfTheNodeHealthCheckThatAskedFindsNothingWrong(t *testing.T) {
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "workers", UID: "check-uid"}}
 	check.Spec.UnhealthyConditions = []nhcv1.UnhealthyCondition{{Type: "Ready", Status: "False"}, {Type: "KernelDeadlock", Status: "True"}}
@@ -309,7 +309,7 @@ func TestANodeIsWellOnlyIfTheNodeHealthCheckThatAskedFindsNothingWrong(t *testin
 	}
 }
 
-// Two checks select the machine, of which one finds it unhealthy: HealthCheckSucceeded is False for that.
+// Two checks select the machine, and one of them finds it unhealthy, so that HealthCheckSucceeded is False.
 func TestAPowerCycleHasSucceededByTheRulesOfTheCheckThatMadeIt(t *testing.T) {
 	for name, row := range map[string]struct{ healthy, known, well bool }{
 		"which finds the machine healthy":   {true, true, true},

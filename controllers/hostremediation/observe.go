@@ -33,7 +33,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// observed is everything that one reconcile decides on, read once.
+// observed is what one reconcile has read and decides on.
 type observed struct {
 	now time.Time
 	rem remediation.Object
@@ -41,69 +41,72 @@ type observed struct {
 	cluster *clusterv1.Cluster // nil if it does not exist
 	machine *clusterv1.Machine // nil if it is gone
 	found   host.Found
-	// unverified says that it could not be read which host is the machine's.
+	// unverified says that kubemend could not read which host is the machine's.
 	unverified bool
 
-	// rem has what the remediation remembers; stored is what of that the API server has, saved says that it has all of it, or that the
-	// remediation is gone. taken are the steps that were taken.
+	// stored is the metadata of rem that the API server has.
 	stored *metav1.PartialObjectMetadata
-	saved  bool
-	taken  []taken
-	kept   *kept
-	// answersUntil is when the workload cluster has to have answered all that it is asked; zero before it is.
+	// saved says that the API server has all of rem's metadata, or that rem is gone.
+	saved bool
+	// taken are the steps that this reconcile has taken.
+	taken []taken
+	kept  *kept
+	// answersUntil is the deadline for all answers of the workload cluster; zero before the first question.
 	answersUntil time.Time
-	// queue is what may go first, existing are the remediations of its namespace, and members are those of its control plane; nil before
-	// they are read.
-	queue    *powercycle.Queue
+	// queue is what may go first; nil until it is read.
+	queue *powercycle.Queue
+	// existing are the remediations of the namespace, read with the queue.
 	existing remediation.Existing
-	members  []planeMember
-	// confirms says that what may go first is read past the cache, as the remediation is about to begin, and member that its machine was
-	// seen to be of a control plane when that was decided.
-	confirms, member bool
+	// members are the members of the control plane, read with the queue.
+	members []planeMember
+	// confirms says that the queue is read past the cache, because the remediation is about to begin.
+	confirms bool
+	// member says that the machine was a member of a control plane when that was decided.
+	member bool
 
 	record remediation.Record
 	facts  powercycle.Facts
 	policy powercycle.Policy
-	// loop is that of the power cycles of the host before this one, loopUntil until when this one waits for it, or for it to be known.
-	loop      repeats.Loop
+	// loop is the earlier power cycles of the host that did not last.
+	loop repeats.Loop
+	// loopUntil is until when this one waits because of loop, or for the records.
 	loopUntil time.Time
 
-	// lastNode is the node as it was last seen: steps are taken without it, while the workload cluster does not answer. nil if it was not.
+	// lastNode is the node when it was last seen in this reconcile; nil if it was not. Steps can be taken without the workload cluster.
 	lastNode *corev1.Node
-	// unfenced is the node as this reconcile has unfenced it; nil if it has not.
+	// unfenced is the node as this reconcile has left it after unfencing; nil if it did not unfence.
 	unfenced *fence.Seen
-	// idle is why nothing is done for the remediation and nothing was; empty if something is.
+	// idle is why nothing is or was done for the remediation; empty otherwise.
 	idle powercycle.Reason
 	observation
 }
 
-// observation is what was observed of the node and of the queue. It depends on what the remediation remembers, and is made anew after each
-// step.
+// observation is what was observed of the node and the queue. It depends on the memory, and is renewed after each step.
 type observation struct {
-	node *corev1.Node // from the cache; nil if it is not there
-	seen fence.Seen   // from the workload cluster itself, where a step depends on that
+	node *corev1.Node // from the cache; nil if the cache does not have it
+	seen fence.Seen   // from the workload cluster, if a step depends on it
 
-	// predecessor is the remediation that is gone and whose fence is on the node; empty if there is none.
+	// predecessor is the UID of a remediation that is gone and whose fence is on the node; empty if there is none.
 	predecessor types.UID
-	// ahead is what goes first; empty if the remediation does.
+	// ahead is what goes first; empty if this remediation may begin.
 	ahead []powercycle.Ahead
-	// unhealthy is the unhealthy condition of the NodeHealthCheck that asked which the node still has; empty if there is none.
+	// unhealthy is the unhealthy condition that the node has by the NodeHealthCheck that made the remediation; empty if it has none.
 	unhealthy string
-	// undoers are the clients that may have undone what was done to host or node.
+	// undoers are the clients that may have undone the last action.
 	undoers string
-	// unseenBecause is why the node cannot be read, twin what is known of another node of the machine's provider ID.
+	// unseenBecause is why the node cannot be read. twin says that another node has the machine's provider ID.
 	unseenBecause, twin string
-	// recheck is when to reconcile again although no event came.
+	// recheck is when to reconcile again even if no event comes.
 	recheck time.Time
 }
 
-// taken is a step, with the observed state as it was: the facts that the step was decided on, and the record after it.
+// taken is a step, with the facts on which it was decided and the record after it.
 type taken struct {
 	observed
 	step powercycle.Step
 }
 
-// observe observes the remediation called key for a reconcile, which has observed first before; nil if it has not. It returns nil if there
+// observe observes the remediation called key. first is what this reconcile has observed before; nil at first. The result is nil if there
 // is nothing to do.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, first *observed) (*observed, error) {
 	obs := &observed{now: r.Clock.Now(), rem: r.Kind.New()}
@@ -126,7 +129,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, first *o
 	return obs, nil
 }
 
-// read reads the remediation called key, and reports whether there is one.
+// read reads the remediation called key. It returns false if the remediation does not exist.
 func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, obs *observed) (bool, error) {
 	err := r.Client.Get(ctx, key, obs.rem.Unwrapped())
 	if client.IgnoreNotFound(err) != nil {
@@ -137,9 +140,9 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, obs *observ
 	return err == nil, nil
 }
 
-// survey reads all that a step for the remediation of obs is decided on. It returns false if there is nothing to decide.
+// survey reads everything that the next step depends on. It returns false if kubemend does not act on the remediation.
 func (r *Reconciler) survey(ctx context.Context, obs *observed) (bool, error) {
-	obs.record, _ = remediation.RecordOf(obs.rem) // a record that cannot be read is that of a failed remediation
+	obs.record, _ = remediation.RecordOf(obs.rem) // if it cannot be read, RecordOf returns that of a failed remediation
 	obs.record.Held = obs.kept.held
 	obs.policy = policyOf(obs.rem.Strategy(), obs.record.BootSeconds)
 	if err := r.observeMachine(ctx, obs); err != nil {
@@ -162,7 +165,7 @@ func (r *Reconciler) survey(ctx context.Context, obs *observed) (bool, error) {
 	return true, r.stateFacts(ctx, obs)
 }
 
-// checkRecord drops what the record cannot have: a UID that the remediation never had, and moments that have not come.
+// checkRecord drops from the record what cannot be true: a former UID of another remediation, and moments in the future.
 func (r *Reconciler) checkRecord(ctx context.Context, obs *observed) error {
 	obs.record.Memory = obs.record.NotAfter(obs.now)
 	if obs.record.UID == "" || obs.record.UID == obs.rem.GetUID() {
@@ -176,15 +179,15 @@ func (r *Reconciler) checkRecord(ctx context.Context, obs *observed) error {
 	return nil
 }
 
-// stateFacts states the facts that a step is decided on, which depend on what obs remembers.
+// stateFacts states the facts for the next step. They depend on the memory.
 func (r *Reconciler) stateFacts(ctx context.Context, obs *observed) error {
 	obs.observation = observation{}
 	obs.facts = r.factsOf(obs)
-	if obs.unverified || obs.found.Host == nil && !obs.record.State.Final() { // nothing tells that one has come that was never seen
+	if obs.unverified || obs.found.Host == nil && !obs.record.State.Final() { // no event tells that a host has come
 		obs.recheckAfter(unreachableRecheck)
 	}
 	if obs.now.Before(obs.loopUntil) && obs.loop.Times == 0 {
-		obs.recheckAfter(retry) // nothing tells that the records can be read
+		obs.recheckAfter(retry) // no event tells that the records can be read
 	}
 	r.observeNode(ctx, obs)
 	if node := cmp.Or(obs.node, obs.seen.Node); node != nil && node.UID != "" {
@@ -197,8 +200,8 @@ func (r *Reconciler) stateFacts(ctx context.Context, obs *observed) error {
 	return r.placeInQueue(ctx, obs)
 }
 
-// idleFor is why nothing is done for the remediation; empty if something is or was. Without a strategy nothing is done, as in CAPM3. If the
-// strategy is removed from a remediation under way, that ends.
+// idleFor returns why nothing is done for a remediation that has not begun; empty if it is to begin or has begun. Without a strategy
+// nothing is done, as in CAPM3. A remediation that has begun ends if its strategy is removed.
 func (r *Reconciler) idleFor(obs *observed) powercycle.Reason {
 	switch {
 	case !r.untouched(obs):
@@ -211,11 +214,11 @@ func (r *Reconciler) idleFor(obs *observed) powercycle.Reason {
 	return ""
 }
 
-// actsOn reports whether kubemend acts on the remediation: it passes the watch filter.
+// actsOn reports whether this manager acts on the remediation.
 func (r *Reconciler) actsOn(obs *observed) bool {
 	filtered := !capi.Covers(r.WatchFilterValue, obs.rem, obs.cluster)
 	began := !r.untouched(obs)
-	ours := began && obs.record.Filter == r.WatchFilterValue // a remediation that began ends, also without the label
+	ours := began && obs.record.Filter == r.WatchFilterValue // it is finished even if its label was removed
 	return (!filtered || ours) && (began || !r.Teardown)
 }
 
@@ -224,7 +227,7 @@ func (r *Reconciler) untouched(obs *observed) bool {
 	return obs.record.State == "" && (r.Off && r.Kind.SignsNothing() || !controllerutil.ContainsFinalizer(obs.rem, r.Kind.Finalizer))
 }
 
-// pause is what pauses the remediation, as a clause; empty if nothing does.
+// pause says what pauses the remediation, as a clause; empty if nothing does.
 func (obs *observed) pause() string {
 	if _, moved := obs.rem.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]; moved { // clusterctl has removed its other annotations
 		return "because clusterctl has moved it to another management cluster, and deletes it here"
@@ -248,9 +251,9 @@ func asked(rem remediation.Object) bool {
 	return s != nil && s.Type == infrav1.RebootRemediationStrategy
 }
 
-// observeMachine reads the machine that owns the remediation, and its cluster. The cluster of a machine that is gone is remembered: its
-// node may still be fenced by this remediation. (Nor need the owner reference exist any more: the garbage collector removes it if there is
-// another owner, such as a NodeHealthCheck.)
+// observeMachine reads the Machine that owns the remediation, and its Cluster. If the Machine is gone, the Cluster in the record is used,
+// because the node may still be fenced. The owner reference may be gone too: the garbage collector removes it if there is another owner,
+// such as a NodeHealthCheck.
 func (r *Reconciler) observeMachine(ctx context.Context, obs *observed) error {
 	cluster, namespace := obs.record.Cluster, obs.rem.GetNamespace()
 	if owner := remediation.OwnerOf(obs.rem); owner != nil {
@@ -277,7 +280,6 @@ func (r *Reconciler) observeMachine(ctx context.Context, obs *observed) error {
 	return nil
 }
 
-// observeHost finds the machine's host.
 func (r *Reconciler) observeHost(ctx context.Context, obs *observed) error {
 	obs.found = host.Found{Is: powercycle.HostGone, Why: "the machine does not exist"}
 	if obs.machine == nil {
@@ -290,14 +292,14 @@ func (r *Reconciler) observeHost(ctx context.Context, obs *observed) error {
 		obs.found = found
 	case errors.Is(err, consistency.ErrStale), !leaving && !obs.record.Touched:
 		return err
-	default: // that it cannot be read whose the host is must not keep it off, nor the remediation
+	default: // a read error must not keep the host off, nor the remediation
 		obs.found.Why, obs.found.Named, obs.unverified = workload.Plain(err), obs.record.Touched, true
 	}
 	return r.rememberHost(ctx, obs)
 }
 
-// rememberHost replaces the host that was found by the one in the record if that has annotations of this remediation: when the machine has
-// another host now, or none, the former one must not stay off for ever. Without such an annotation the name alone is no proof.
+// rememberHost replaces the host that was found by the host in the record if that still has annotations of this remediation. If the machine
+// has another host now, or none, the former host must not stay off for ever. The name in the record alone proves nothing.
 func (r *Reconciler) rememberHost(ctx context.Context, obs *observed) error {
 	if obs.record.Host == "" || obs.found.Host != nil && obs.found.Host.Name == obs.record.Host {
 		return nil
@@ -320,7 +322,7 @@ func (r *Reconciler) rememberHost(ctx context.Context, obs *observed) error {
 	return nil
 }
 
-// marks are the annotations of the remediation on its host.
+// marks returns the annotations of the remediation on its host.
 func (obs *observed) marks() powercycle.Marks {
 	if obs.found.Host == nil {
 		return powercycle.Marks{}
@@ -328,7 +330,7 @@ func (obs *observed) marks() powercycle.Marks {
 	return host.MarksOf(obs.found.Host, obs.record.By(obs.rem), obs.record.Attempt, obs.record.Asked)
 }
 
-// factsOf states the facts, but for the node and the queue.
+// factsOf states the facts, except those of the node and the queue.
 func (r *Reconciler) factsOf(obs *observed) powercycle.Facts {
 	power, marks := powercycle.Power{Unmanaged: "there is no host"}, obs.marks()
 	if obs.found.Host != nil {
@@ -340,7 +342,7 @@ func (r *Reconciler) factsOf(obs *observed) powercycle.Facts {
 		Deleting:  !obs.rem.GetDeletionTimestamp().IsZero() || !asked(obs.rem),
 		Finalizer: controllerutil.ContainsFinalizer(obs.rem, r.Kind.Finalizer),
 		Stop:      stop,
-		Paused:    obs.pause() != "" && !r.Teardown, // nothing goes on later
+		Paused:    obs.pause() != "" && !r.Teardown, // kubemend must end now, even in a pause
 		Teardown:  r.Teardown,
 		Machine:   powercycle.MachineGone,
 		Host:      obs.found.Is, HostAnew: obs.found.Host != nil && obs.record.HostUID != "" && obs.record.HostUID != obs.found.Host.UID,
@@ -358,7 +360,7 @@ func (r *Reconciler) factsOf(obs *observed) powercycle.Facts {
 	if obs.found.Host != nil && host.MarkedFor(obs.found.Host) == obs.machine.UID {
 		f.Marked = true
 	}
-	f.Unhealthy = remediation.MarkedUnhealthy(obs.machine) // its node may not be seen at first, and be well when the host may be powered off
+	f.Unhealthy = remediation.MarkedUnhealthy(obs.machine) // the node may not be seen at first, and be healthy later
 	f.Ownerless = metav1.GetControllerOf(obs.machine) == nil
 	f.OwnerAsked = collections.IsUnhealthyAndOwnerRemediated(obs.machine)
 	_, labelled := obs.machine.Labels[clusterv1.MachineControlPlaneLabel]
@@ -366,8 +368,8 @@ func (r *Reconciler) factsOf(obs *observed) powercycle.Facts {
 	return f
 }
 
-// policyOf is the policy of a remediation with the strategy s; nil stands for the defaults. bootSeconds are by the last boot of its host.
-// Numbers beyond the limits, which the CRD of CAPM3 does not have, are brought down to them.
+// policyOf returns the policy for the strategy s; nil stands for the defaults. bootSeconds comes from the last boot of the host. Values
+// above the limits, which CAPM3's CRD allows, are lowered to the limits.
 func policyOf(s *mendv1.HostRemediationStrategy, bootSeconds int64) powercycle.Policy {
 	if s == nil {
 		s = &mendv1.HostRemediationStrategy{}

@@ -22,7 +22,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// H-11: 0 retries can be asked for where the wire has room for that, and no number makes a remediation wait for ever.
+// H-11: HostRemediations can ask for 0 retries, and no value makes a remediation wait for ever.
 func TestWhatAStrategyAsksFor(t *testing.T) {
 	metal3Of := func(retries, seconds int32) remediation.Object {
 		return remediation.Wrap(&infrav1.Metal3Remediation{Spec: infrav1.Metal3RemediationSpec{
@@ -52,7 +52,7 @@ func TestWhatAStrategyAsksFor(t *testing.T) {
 	}
 }
 
-// eks-anywhere#5637: large servers take more than ten minutes for their self-test.
+// eks-anywhere#5637: the self-test of large servers takes more than ten minutes.
 func TestABootMayTakeTwiceAsLongAsTheLastOne(t *testing.T) {
 	ago := func(d time.Duration) *metav1.Time { return &metav1.Time{Time: noon.Add(-d)} }
 	booted := func(outcome mendv1.RecordOutcome, ended *metav1.Time, seconds int64) mendv1.RemediationRecord {
@@ -93,7 +93,7 @@ func TestABootMayTakeTwiceAsLongAsTheLastOne(t *testing.T) {
 	}
 }
 
-// deadlines are those of what is read from a workload cluster that does not answer.
+// deadlines notes the deadlines of reads from a workload cluster that does not answer.
 type deadlines struct {
 	Nodes
 	all []time.Time
@@ -141,7 +141,7 @@ func TestAllThatAReconcileReadsFromAClusterHasOneDeadline(t *testing.T) {
 	}
 }
 
-// Until the controller is set up nothing may be read from the cache: that would begin a watch.
+// Before the controller is set up, a read from the cache would start an informer.
 func TestRemediationsAreReadFromTheCacheOnceTheyAreWatched(t *testing.T) {
 	k := fixtureOf(t)
 	own := remediation.Own.GroupVersionKind

@@ -60,7 +60,7 @@ func TestARecordThatCannotBeReadIsReportedAndTheHostReleased(t *testing.T) {
 	}
 }
 
-// A conflict on the taint means that the node has changed since it was read: it may have come back.
+// A conflict on the taint means that the node has changed since it was read, and may have come back.
 func TestANodeThatHasChangedIsNotFencedOnWhatItWasBefore(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*fence.Seen)
@@ -182,7 +182,7 @@ func TestAHostThatWasSomebodyElsesIsKnownBeforeItIsOurs(t *testing.T) {
 	}
 }
 
-// W31: the spec may be changed in the middle.
+// W31: a user may change the spec during the power cycle.
 func TestWhatIsNotAskedForAnyMoreIsEnded(t *testing.T) {
 	k := fixtureOf(t)
 	k.expects(powersOff, releases)
@@ -198,7 +198,7 @@ func TestWhatIsNotAskedForAnyMoreIsEnded(t *testing.T) {
 	}
 }
 
-// A crash right after it was done must find it.
+// After a crash right after the action, the next manager must know of it.
 func TestWhatIsIntendedIsStoredBeforeItIsDone(t *testing.T) {
 	k := fixtureOf(t)
 	k.r.Clusters = boots("before", corev1.ConditionUnknown)
@@ -248,7 +248,7 @@ func TestAPassSendsOneEventForAllThatItDoes(t *testing.T) {
 	}
 }
 
-// Whichever of the two is seen first.
+// The order in which the two are seen does not matter.
 func TestThatAHostIsOnAndItsNodeUnfencedIsOneEvent(t *testing.T) {
 	step := func(do powercycle.Action, next powercycle.State, reason powercycle.Reason) taken {
 		return taken{observed{rem: aRemediation("r", "")}, powercycle.Step{Do: do, From: powercycle.PoweringOn, Next: next, Reason: reason}}
@@ -263,7 +263,7 @@ func TestThatAHostIsOnAndItsNodeUnfencedIsOneEvent(t *testing.T) {
 	}
 }
 
-// A node that shows life before its host is seen on, and then under another boot.
+// The node shows life before its host is seen on, and then has another boot ID.
 func TestWhatFollowsOnceANodeIsUnfencedIsStoredWithThat(t *testing.T) {
 	k := fixtureOf(t)
 	k.r.Clusters = boots("before", corev1.ConditionUnknown)
@@ -286,7 +286,7 @@ func TestWhatFollowsOnceANodeIsUnfencedIsStoredWithThat(t *testing.T) {
 	}
 }
 
-// counting are nodes that count how often they are looked at.
+// counting counts how often nodes are read.
 type counting struct {
 	Nodes
 	looks *int
@@ -297,7 +297,7 @@ func (c counting) Look(ctx context.Context, cluster client.ObjectKey, node strin
 	return c.Nodes.Look(ctx, cluster, node, by)
 }
 
-// That would be refused: nothing is left that has a status.
+// The API server would reject the write, because the object does not exist any more.
 func TestTheStatusOfARemediationThatIsGoneIsNotWritten(t *testing.T) {
 	k := fixtureOf(t, awaitsBoot, func(rem *mendv1.HostRemediation) { rem.Finalizers = []string{remediation.Own.Finalizer} })
 	k.deletes(k.remediation())
@@ -317,7 +317,7 @@ func TestTheStatusOfARemediationThatIsGoneIsNotWritten(t *testing.T) {
 	}
 }
 
-// It is not stored that the host was seen to be kept off: each power cycle would cost one more write.
+// Held is not stored, because each power cycle would need one more write.
 func TestAHostThatWasReleasedIsNotPoweredOffAgainInThisAttemptUnlessTheManagerRestarts(t *testing.T) {
 	for restarts, want := range map[bool]powercycle.State{false: powercycle.PoweringOn, true: powercycle.PoweringOff} {
 		k := fixtureOf(t)
@@ -335,7 +335,7 @@ func TestAHostThatWasReleasedIsNotPoweredOffAgainInThisAttemptUnlessTheManagerRe
 	}
 }
 
-// A host that refuses what is asked of it would have it stored again and again.
+// If the host refuses a request, each stored record would cause the next reconcile.
 func TestWhatARemediationRemembersEnqueuesNothing(t *testing.T) {
 	was := remembering("victim", "r", nil, `{"state":"PoweringOff"}`)
 	is, told := was.DeepCopy(), was.DeepCopy()
@@ -352,7 +352,7 @@ func TestWhatARemediationRemembersEnqueuesNothing(t *testing.T) {
 	}
 }
 
-// Of two that begin at the same moment both see each other, before either acts.
+// If two remediations begin at the same moment, each sees the other before it acts.
 func TestTheRemediationOfAControlPlaneHostShowsThatItHasBegunBeforeItActs(t *testing.T) {
 	p := planeOf(t)
 	for pass, held := range []bool{false, true} {

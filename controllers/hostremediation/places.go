@@ -22,14 +22,14 @@ func (r *Reconciler) placeOf(key client.ObjectKey) policy.Check {
 	return policy.Check{Kind: r.Kind.Kind, NamespacedName: key}
 }
 
-// byPerson reports whether a person asked: by kubectl mend, or by a request that is made from no template, nor by a check.
+// byPerson reports whether a user asked for the remediation: with kubectl mend, or with an object that neither a check nor a template made.
 func (obs *observed) byPerson() bool {
 	_, attributed := explain.AttributionOf(obs.rem, mendv1.RequestedAnnotation)
 	return attributed || checkOf(obs) == nil && obs.rem.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation] == ""
 }
 
-// reportPlace reports the machine of the remediation called key, as it is stored, to the ledger, unless a check of kubemend does. That of a
-// person only counts.
+// reportPlace reports the machine of a remediation, as stored, to the ledger, unless a check of kubemend reports it. A remediation that a
+// user asked for counts, but is not bound by the policies.
 func (r *Reconciler) reportPlace(ctx context.Context, key client.ObjectKey, obs *observed, unread error) {
 	if unread != nil || !r.Ledger.Active(ctx) {
 		return
@@ -57,8 +57,8 @@ func (r *Reconciler) reportPlace(ctx context.Context, key client.ObjectKey, obs 
 	r.Ledger.Report(r.placeOf(key), []*place.Target{seen})
 }
 
-// placeless is what RemediationPolicies have against what obs is about to begin, when nothing else has. What a check of kubemend made has
-// its place, as has what began before: an attempt of these waits where not even what has begun goes on.
+// placeless returns why RemediationPolicies do not let obs begin. It asks the ledger only when nothing else keeps obs from beginning. A
+// remediation that a check of kubemend made already has a place, and waits only while the policies stop even what has begun.
 func (r *Reconciler) placeless(ctx context.Context, obs *observed) []powercycle.Ahead {
 	if !obs.confirms || obs.byPerson() {
 		return nil
@@ -84,7 +84,7 @@ func (r *Reconciler) placeless(ctx context.Context, obs *observed) []powercycle.
 	return ahead
 }
 
-// settlePlace gives the place of the remediation called key back if it did not begin, as obs and err say.
+// settlePlace gives up the place of the remediation called key if the remediation did not begin.
 func (r *Reconciler) settlePlace(key client.ObjectKey, obs *observed, err error) {
 	begun, lost := map[types.UID]bool{}, map[types.UID]bool{}
 	if obs != nil && obs.machine != nil {

@@ -20,13 +20,13 @@ import (
 	"github.com/kubemend/kubemend/controllers/policy"
 )
 
-// byCore is a remediation that Cluster API core has just requested.
+// byCore makes rem one that Cluster API core has just made.
 func byCore(rem *mendv1.HostRemediation) {
 	rem.CreationTimestamp = metav1.NewTime(noon)
 	rem.Annotations = map[string]string{clusterv1.TemplateClonedFromNameAnnotation: "template"}
 }
 
-// bound has a policy.
+// bound adds a RemediationPolicy.
 func (k *fixture) bound(edit func(*mendv1.RemediationPolicySpec)) *fixture {
 	object := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
 	edit(&object.Spec)
@@ -39,7 +39,7 @@ func atMostOne(spec *mendv1.RemediationPolicySpec) {
 	spec.Limits = []mendv1.PolicyLimit{{Name: "all", MaxInFlight: new(intstr.FromInt32(1))}}
 }
 
-// theOther is the machine of another check, in flight or not; it returns whether it may begin if it is not.
+// theOther reports the machine of another check, in flight or not. It returns whether that machine may begin.
 func (k *fixture) theOther(flies bool) (begins bool) {
 	other := policy.Check{Kind: policy.MachineHealthCheck, NamespacedName: types.NamespacedName{Namespace: "ns", Name: "other"}}
 	k.r.Ledger.Report(other, []*place.Target{{
@@ -96,7 +96,7 @@ func TestWhatAPersonAskedForIsNotBoundAndCounts(t *testing.T) {
 	}
 }
 
-// What others say of the node keeps its host on, with or without policies, until they say so no more. (KEP-5683)
+// Conditions that others set on the node keep its host on, with or without policies, until they are over. (KEP-5683)
 func TestWhatCoreAskedForWaitsUntilTheMaintenanceOfItsNodeIsOver(t *testing.T) {
 	for name, bind := range map[string]func(*fixture){
 		"without policies": func(*fixture) {}, "with one that allows it": func(k *fixture) { k.bound(atMostOne) },
@@ -115,7 +115,7 @@ func TestWhatCoreAskedForWaitsUntilTheMaintenanceOfItsNodeIsOver(t *testing.T) {
 	}
 }
 
-// A check asks for the place of its request once. Held before its first attempt, the request keeps it: it is not left aside.
+// A check asks for a place only once, so a remediation that is held before its first attempt keeps its place.
 func TestWhatACheckAskedForKeepsItsPlaceWhileItIsHeld(t *testing.T) {
 	k := fixtureOf(t, byCheck)
 	k.seen.Node.Status.Conditions = []corev1.NodeCondition{{Type: "MaintenanceInProgress", Status: "True"}}
@@ -133,7 +133,7 @@ func TestAPlaceIsGivenBackIfTheRemediationCannotBeReadAgain(t *testing.T) {
 	must.Is(t, true, k.theOther(false), "another one may begin:")
 }
 
-// An attempt that follows one that has begun waits for windows, and keeps its place.
+// A further attempt waits for the window of a policy, and keeps its place.
 func TestTheNextAttemptWaitsForAWindow(t *testing.T) {
 	for name, made := range map[string]func(*mendv1.HostRemediation){"of core": byCore, "of a check": byCheck} {
 		t.Run(name, func(t *testing.T) {

@@ -32,11 +32,11 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// queueRecheck is how soon to read the queue again: nothing tells who waits in it that another remediation, machine or node has changed.
+// queueRecheck is how soon to read the queue again: no event tells a waiting remediation that another one, a machine or a node has changed.
 const queueRecheck = 10 * time.Second
 
-// placeInQueue observes whether the remediation is first in its queue. The queue is read once in a reconcile, and only where a step depends
-// on it. The error is ErrStale: the cache of hosts will have another member's host in a moment.
+// placeInQueue observes whether the remediation may begin. The queue is read once in a reconcile, and only if a step depends on it. The
+// only error is ErrStale: a cache lags behind.
 func (r *Reconciler) placeInQueue(ctx context.Context, obs *observed) error {
 	obs.facts.First = true
 	if !obs.facts.Queues() || obs.machine == nil {
@@ -63,8 +63,8 @@ func (r *Reconciler) placeInQueue(ctx context.Context, obs *observed) error {
 	return nil
 }
 
-// readQueue reads what the remediation of obs may have to wait for. If that cannot be read the remediation waits; one that has begun goes
-// on.
+// readQueue reads what the remediation may have to wait for. If reading fails, a remediation that is about to begin waits, and one that has
+// begun goes on.
 func (r *Reconciler) readQueue(ctx context.Context, obs *observed) error {
 	obs.queue = &powercycle.Queue{Machine: obs.machine.Name, KeptOffFor: keptOffFor(obs.found.Host, obs.record.By(obs.rem))}
 	reader := client.Reader(r.Client)
@@ -87,14 +87,14 @@ func (r *Reconciler) readQueue(ctx context.Context, obs *observed) error {
 	return nil
 }
 
-// queued is the remediation of obs itself in its queue, with what it remembers so far.
+// queued returns obs as an entry of its own queue.
 func (obs *observed) queued() powercycle.Queued {
 	return powercycle.Queued{
 		Memory: obs.record.Memory, Name: obs.rem.GetName(), UID: string(obs.rem.GetUID()), Created: obs.rem.GetCreationTimestamp().Time,
 	}
 }
 
-// queuedOf are the remediations that m owns, but for self, as others in the queue know them.
+// queuedOf returns the remediations that m owns, except self, as entries of the queue.
 func queuedOf(existing remediation.Existing, m *clusterv1.Machine, self client.Object) []powercycle.Queued {
 	var queue []powercycle.Queued
 	for _, rem := range existing.Of(m) {
@@ -112,9 +112,9 @@ func queuedOf(existing remediation.Existing, m *clusterv1.Machine, self client.O
 	return queue
 }
 
-// observeMembership finds out whether the machine has to wait for the members of a control plane. One that is shown to be a member by its
-// Node alone is none to the cache while the API does not answer, which may be because the members are down: where no Machine of the cluster
-// has the label of a control plane, one whose Node was never seen may be a member. It is held off as one, one at a time.
+// observeMembership finds out whether the machine counts as a member of a control plane. Some members have no label on their Machine, only
+// on their Node, which is unreadable while the API does not answer, maybe because the members are down. So if no Machine of the cluster has
+// the label, a machine whose Node was never seen counts as a member, and such machines are power-cycled one at a time.
 func (r *Reconciler) observeMembership(ctx context.Context, obs *observed) error {
 	switch {
 	case obs.facts.ControlPlane || obs.node != nil:
@@ -131,10 +131,10 @@ func (r *Reconciler) observeMembership(ctx context.Context, obs *observed) error
 	return nil
 }
 
-// inPlane reports whether the machine waits for the members of a control plane: it is one of them, or may be.
+// inPlane reports whether the machine is or may be a member of a control plane, and has to wait for the other members.
 func (obs *observed) inPlane() bool { return obs.facts.ControlPlane || obs.record.MayControl }
 
-// readPlane reads the control plane of obs's machine, but for the leases of its API servers.
+// readPlane reads the control plane of obs's machine, except the leases of its API servers.
 func (r *Reconciler) readPlane(ctx context.Context, obs *observed) (*controlplane.Plane, error) {
 	view, api := r.planeAPI(ctx, obs)
 	var err error
@@ -158,8 +158,8 @@ func (r *Reconciler) readPlane(ctx context.Context, obs *observed) (*controlplan
 	return plane, nil
 }
 
-// planeAPI is whether the API of obs's cluster answers, and its nodes if it does. A cluster that refuses to show its nodes counts as
-// silent: no member is known to be alive then, and no majority can be counted.
+// planeAPI returns whether the API of obs's cluster answers, and the nodes if it does. If the API refuses to list the nodes, it counts as
+// silent: nothing tells which members are alive, and so whether a majority is.
 func (r *Reconciler) planeAPI(ctx context.Context, obs *observed) (workload.View, controlplane.API) {
 	if obs.cluster == nil {
 		return workload.View{}, controlplane.NoAnswer
@@ -169,22 +169,22 @@ func (r *Reconciler) planeAPI(ctx context.Context, obs *observed) (workload.View
 	view, err := r.Clusters.View(ctx, client.ObjectKeyFromObject(obs.cluster), obs.now)
 	switch {
 	case err != nil || view.Link == workload.Down:
-		return view, controlplane.NoAnswer // that it could not be read is the answer
+		return view, controlplane.NoAnswer // an error means no answer
 	case view.Link == workload.Up:
 		return view, controlplane.Answers
 	}
 	return view, controlplane.Connecting
 }
 
-// planeMember is a machine of a control plane, with its node; nil if that was not seen.
+// planeMember is a machine of a control plane, with its node; nil if the node was not seen.
 type planeMember struct {
 	machine *clusterv1.Machine
 	node    *corev1.Node
 }
 
-// membersOf returns the members of the control plane of obs's cluster, its own machine first: the machines that Cluster API labels so,
-// those whose nodes say so (the control planes of some distributions are Machines of a MachineDeployment), and those whose remediations
-// remember it, since a node cannot be read while the API does not answer. They are shared: read only.
+// membersOf returns the members of the control plane of obs's cluster, its own machine first. Members are Machines with Cluster API's
+// label, Machines whose nodes have a label (some distributions use a MachineDeployment for the control plane), and Machines whose
+// remediations have stored that they are members, because nodes are unreadable while the API does not answer. They are shared: read only.
 func (r *Reconciler) membersOf(ctx context.Context, obs *observed, view workload.View, api controlplane.API) ([]planeMember, error) {
 	list := &clusterv1.MachineList{}
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(obs.machine.Namespace),
@@ -221,8 +221,8 @@ func (r *Reconciler) membersOf(ctx context.Context, obs *observed, view workload
 	return members, nil
 }
 
-// confirmMembers replaces the Machines of members by what the API server has: the cache may not show yet that one of them is being
-// replaced. One that is gone returns ErrStale.
+// confirmMembers reads the Machines of members again, past the cache, which may not show yet that one is being replaced. If one is gone,
+// the error is ErrStale.
 func (r *Reconciler) confirmMembers(ctx context.Context, members []planeMember) error {
 	for i := range members {
 		machine, key := &clusterv1.Machine{}, client.ObjectKeyFromObject(members[i].machine)
@@ -238,7 +238,7 @@ func (r *Reconciler) confirmMembers(ctx context.Context, members []planeMember) 
 	return nil
 }
 
-// memberOf is m as a member of the control plane, but for its node and its API server.
+// memberOf returns m as a member of the control plane, except for its node and API server.
 func (r *Reconciler) memberOf(ctx context.Context, obs *observed, m *clusterv1.Machine) (controlplane.Member, error) {
 	own, found := m.UID == obs.machine.UID, obs.found
 	if !own {
@@ -264,12 +264,12 @@ func (r *Reconciler) memberOf(ctx context.Context, obs *observed, m *clusterv1.M
 	if keptOffFor(found.Host, host.Remediation{}) != "" {
 		keptOff = "BareMetalHost " + found.Host.Name + " is kept powered off"
 	}
-	// A remediation that waits for a person to reset its host must not keep the others of its control plane waiting.
+	// A remediation that waits until a person resets its host must not block the rest of its control plane.
 	obeys := found.Is == powercycle.HostOurs && obeys(found.Host.Power) && !host.Disproved(found.Host)
 	return powercycle.Disrupted(member, keptOff, obeys, queuedOf(obs.existing, m, obs.rem)), nil
 }
 
-// keptOffFor is the UID of a remediation other than by that keeps h powered off; empty if none does.
+// keptOffFor returns the UID of a remediation other than by that keeps h off; empty if none does.
 func keptOffFor(h *host.Host, by host.Remediation) string {
 	if h == nil {
 		return ""
@@ -277,11 +277,11 @@ func keptOffFor(h *host.Host, by host.Remediation) string {
 	return string(host.KeptOffByOthers(h, by))
 }
 
-// obeys reports whether a host would power off if it was asked to.
+// obeys reports whether a host would power off if asked.
 func obeys(p powercycle.Power) bool { return p.Wanted && p.KeptOffBy == "" && p.Unmanaged == "" }
 
-// readLeases adds what the leases of the API servers show, and which nodes somebody holds for maintenance, where a step depends on that:
-// they are read past the cache. Where they cannot be read the nodes alone count.
+// readLeases adds what the leases of API servers show, and which nodes are in maintenance, if a step depends on that. Leases are read past
+// the cache. If they cannot be read, only the nodes count.
 func (r *Reconciler) readLeases(ctx context.Context, obs *observed) {
 	plane := obs.queue.Plane
 	if r.Reader == nil || plane == nil || plane.API != controlplane.Answers || controlplane.Majority(len(plane.Members)) == 0 {
@@ -290,7 +290,7 @@ func (r *Reconciler) readLeases(ctx context.Context, obs *observed) {
 	ctx, done := obs.answering(ctx)
 	defer done()
 	reader, err := r.Reader(ctx, client.ObjectKeyFromObject(obs.cluster))
-	if err == nil { // where one kind of leases cannot be read the other one counts all the same
+	if err == nil { // if one kind of leases cannot be read, the other counts
 		err = errors.Join(obs.readServers(ctx, reader), obs.readMaintenance(ctx, reader))
 	}
 	if err != nil {
@@ -314,8 +314,8 @@ func (obs *observed) readServers(ctx context.Context, reader client.Reader) erro
 	return nil
 }
 
-// readMaintenance notes which nodes are leased: the Node Maintenance Operator or a NodeHealthCheck of that cluster may switch them off at
-// any moment. A lease of a former node of the name counts for nothing.
+// readMaintenance notes which nodes have a lease: the Node Maintenance Operator, or a NodeHealthCheck of that cluster, may power them off
+// at any moment. A lease of an earlier node with the same name does not count.
 func (obs *observed) readMaintenance(ctx context.Context, reader client.Reader) error {
 	for i, m := range obs.members {
 		if m.node == nil {
@@ -334,7 +334,7 @@ func (obs *observed) readMaintenance(ctx context.Context, reader client.Reader) 
 	return nil
 }
 
-// scopes are those in each of which only one remediation begins at a time: its machine, and its control plane.
+// scopes returns the machine and its control plane: in each of them only one remediation begins at a time.
 func (obs *observed) scopes() []string {
 	scopes := []string{"machine " + string(obs.machine.UID)}
 	if obs.inPlane() {
@@ -343,8 +343,7 @@ func (obs *observed) scopes() []string {
 	return scopes
 }
 
-// reportBusy writes into the status that obs, which was about to begin, waits for another remediation to do so first. What was decided for
-// it was not stored.
+// reportBusy writes into the status that obs waits while another remediation begins. The steps that were decided are dropped.
 func (r *Reconciler) reportBusy(ctx context.Context, obs *observed) error {
 	obs.record, _ = remediation.RecordOf(obs.stored)
 	obs.facts, obs.ahead = r.factsOf(obs), []powercycle.Ahead{{Text: begin.ErrBusy.Error()}}
@@ -354,7 +353,7 @@ func (r *Reconciler) reportBusy(ctx context.Context, obs *observed) error {
 	return r.writeStatus(ctx, obs, step, nil)
 }
 
-// begins reports whether step, or one that was taken before it in this reconcile, begins what only one remediation of a queue may begin.
+// begins reports whether this reconcile takes a step that only one remediation of a queue may take at a time.
 func (obs *observed) begins(step powercycle.Step) bool {
 	return obs.queue != nil && (step.Begins() || slices.ContainsFunc(obs.taken, func(t taken) bool { return t.step.Begins() }))
 }

@@ -29,7 +29,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// plane is a fixture whose machine m, with node "node", is a member of a control plane, beside others with hosts and nodes of their names.
+// plane is a fixture whose machine m (node "node") is a member of a control plane. The hosts and nodes of the others have their names.
 type plane struct {
 	*fixture
 	others map[string]*bmov1alpha1.BareMetalHost
@@ -87,7 +87,7 @@ func (p *plane) member(name string) *clusterv1.Machine {
 	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 }
 
-// answers makes the API of the cluster answer, with the nodes as they are now.
+// answers makes the API of the cluster answer, with the current nodes.
 func (p *plane) answers() {
 	var a answering
 	for _, n := range p.nodes {
@@ -96,7 +96,7 @@ func (p *plane) answers() {
 	p.r.Clusters = a
 }
 
-// maintenanceOf is the lease by which the Node Maintenance Operator holds a node.
+// maintenanceOf returns the lease that the Node Maintenance Operator takes on a node.
 func maintenanceOf(node string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: nhcv1.LeasePrefix + node},
@@ -106,7 +106,7 @@ func maintenanceOf(node string) *coordinationv1.Lease {
 	}
 }
 
-// renewed makes the API servers on these nodes have renewed their leases so long ago, beside other leases.
+// renewed makes the API servers' leases this old, by node, and adds other leases.
 func (p *plane) renewed(ago map[string]time.Duration, leases ...client.Object) {
 	for node, d := range ago {
 		leases = append(leases, &coordinationv1.Lease{
@@ -120,7 +120,7 @@ func (p *plane) renewed(ago map[string]time.Duration, leases ...client.Object) {
 	p.r.Reader = func(context.Context, client.ObjectKey) (client.Reader, error) { return reader, nil }
 }
 
-// other adds a remediation of another member that remembers this.
+// other adds a remediation of another member, with this record.
 func (p *plane) other(name, remembers string) {
 	p.t.Helper()
 	rem := aRemediation(types.UID("other-"+name), remembers).Unwrapped()
@@ -264,7 +264,7 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 	}
 }
 
-// connecting are workload clusters of which it is not known yet whether they answer.
+// connecting are workload clusters that kubemend is still connecting to.
 type connecting struct{}
 
 func (connecting) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {

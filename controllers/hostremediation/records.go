@@ -24,14 +24,13 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// requestedByHand is the cause of a remediation that a person has requested without a check, of a machine of which nothing says that it is
-// unhealthy.
+// requestedByHand is the cause of a remediation that a user requested without a check, for a machine that nothing calls unhealthy.
 const requestedByHand = "RequestedByHand"
 
-// recorded makes sure that a remediation that begins has a record, before anything is done to its host or machine. A request that carries a
-// record belongs to the remediation of a check, which has written that. Any other one carries it from the moment on at which what was taken
-// is stored, and if the manager is killed before that, the record is found by its name. Annotations are copied with manifests and backups:
-// one that does not name an open record of this machine is none of this remediation.
+// recorded makes sure that a RemediationRecord exists before anything is done to the host or machine. If a check made the remediation, the
+// remediation names the record that the check has written. Any other remediation names its record once it is stored; if the manager is
+// killed before that, the record is found by its name. Because annotations are copied with manifests and backups, a name only counts if it
+// is that of an open record of this machine.
 func (r *Reconciler) recorded(ctx context.Context, obs *observed, step powercycle.Step) {
 	first := []powercycle.Action{
 		powercycle.BeginAttempt, powercycle.KeepOff, powercycle.Reboot, powercycle.MarkHost, powercycle.RequestOwner,
@@ -49,7 +48,7 @@ func (r *Reconciler) recorded(ctx context.Context, obs *observed, step powercycl
 	records.Carry(obs.rem, r.Records.Begin(ctx, r.Kind.Kind, recordOf(obs, r.requester(ctx, obs)), string(obs.rem.GetUID())))
 }
 
-// recordOf is the record of the remediation of obs: what is known of the machine, its host and its node, and what asked for it.
+// recordOf returns a record with the machine, its host and node, and who asked.
 func recordOf(obs *observed, by mendv1.RecordRequester) *mendv1.RemediationRecord {
 	record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: obs.rem.GetNamespace()}}
 	spec := &record.Spec
@@ -70,8 +69,7 @@ func recordOf(obs *observed, by mendv1.RecordRequester) *mendv1.RemediationRecor
 	return record
 }
 
-// describeHealth writes into spec what the machine and its node say of their health. Neither the timeouts of a check are known here nor its
-// numbers.
+// describeHealth writes into spec what the conditions of node and machine say. The timeouts and limits of a check are not known here.
 func describeHealth(spec *mendv1.RemediationRecordSpec, obs *observed) {
 	if ready := conditionOf(obs.node, corev1.NodeReady); ready != nil && ready.Status != corev1.ConditionTrue {
 		spec.UnhealthySince = moment(ready.LastTransitionTime.Time)
@@ -92,12 +90,12 @@ func describeHealth(spec *mendv1.RemediationRecordSpec, obs *observed) {
 		spec.Cause = requestedByHand
 	}
 	if spec.Due != nil && spec.UnhealthySince != nil && spec.Due.Before(spec.UnhealthySince) {
-		spec.UnhealthySince = nil // it has turned since
+		spec.UnhealthySince = nil // the node became NotReady later
 	}
 }
 
-// requester is what asked for the remediation: the user that its annotation names, and the check that made it. Cluster API core leaves no
-// mark of the check on its requests: that is the one check which judges the machine and names the template that the request was made from.
+// requester returns who asked for the remediation: the user in its annotation, and the check that made it. Cluster API core does not name
+// the check on the remediation: it is the only check that selects the machine and names the template from which the remediation was made.
 func (r *Reconciler) requester(ctx context.Context, obs *observed) mendv1.RecordRequester {
 	by := mendv1.RecordRequester{Check: checkOf(obs)}
 	if user, known := explain.AttributionOf(obs.rem, mendv1.RequestedAnnotation); known {
@@ -111,7 +109,7 @@ func (r *Reconciler) requester(ctx context.Context, obs *observed) mendv1.Record
 	return by
 }
 
-// checkOf is the check that the request says it was made by; nil if it says none.
+// checkOf returns the check that the remediation says it was made by; nil if it names none.
 func checkOf(obs *observed) *mendv1.RecordRef {
 	if made, marked := remediationrequest.MadeBy(obs.rem); marked {
 		return machineCheck(obs.rem.GetNamespace(), made.Name, string(made.UID))
@@ -134,8 +132,8 @@ func machineCheck(namespace, name, uid string) *mendv1.RecordRef {
 	}
 }
 
-// judging is the only check that judges the machine of obs and names the template that its request was made from; nil if there is none, or
-// several.
+// judging returns the only check that selects the machine and names the template from which the remediation was made; nil if there is none,
+// or several.
 func (r *Reconciler) judging(ctx context.Context, obs *observed) *clusterv1.MachineHealthCheck {
 	from := obs.rem.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation]
 	if from == "" {
@@ -160,11 +158,11 @@ func (r *Reconciler) judging(ctx context.Context, obs *observed) *clusterv1.Mach
 	return found
 }
 
-// bootsWithin is how long a remediation waits for the records of its host before it begins.
+// bootsWithin bounds how long a remediation waits for the records of its host.
 const bootsWithin = 5 * time.Second
 
-// observeBoots finds out how long a boot of the host may take, if nobody has said so: twice as long as the last one in its records. That is
-// done once and remembered; if the records cannot be read, or there are none, it is the default.
+// observeBoots sets the boot timeout, if no user has set it, to twice the last boot of the host by its records. It looks once and remembers
+// the result. If there are no records, or they cannot be read, the default applies.
 func (r *Reconciler) observeBoots(ctx context.Context, obs *observed) {
 	strategy := obs.rem.Strategy()
 	known := strategy == nil || strategy.BootTimeoutSeconds > 0 || obs.record.BootSeconds > 0
@@ -183,8 +181,7 @@ func (r *Reconciler) observeBoots(ctx context.Context, obs *observed) {
 	obs.policy = policyOf(strategy, obs.record.BootSeconds)
 }
 
-// lastBoot is how many seconds a host took to boot in the last of its remediations after which its machine was healthy; zero if there is
-// none.
+// lastBoot returns how many seconds the host took to boot in its last remediation that healed the machine; zero if there is none.
 func lastBoot(kept []mendv1.RemediationRecord) int64 {
 	var ended, seconds int64
 	for i := range kept {
@@ -207,8 +204,8 @@ func lastBoot(kept []mendv1.RemediationRecord) int64 {
 	return seconds
 }
 
-// observeLoop finds out from the records of the host whether its power cycles did not last, once they can be read after a start. A person
-// does not wait for that.
+// observeLoop finds out from the records whether earlier power cycles of the host did not last. After a start of the manager it waits for
+// the records, unless a user asked for the remediation.
 func (r *Reconciler) observeLoop(ctx context.Context, obs *observed) {
 	if obs.machine == nil || obs.found.Host == nil || obs.record.Attempt > 0 {
 		return

@@ -128,7 +128,7 @@ func (k *fixture) names(record string) {
 	k.edit(func(r *mendv1.HostRemediation) { r.Annotations = map[string]string{mendv1.RecordAnnotation: record} })
 }
 
-// A record that cannot be written holds up nothing, and changes no order.
+// A record that cannot be written delays nothing.
 func TestARemediationGoesOnWithoutARecord(t *testing.T) {
 	k := fixtureOf(t)
 	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
@@ -144,7 +144,7 @@ func TestARemediationGoesOnWithoutARecord(t *testing.T) {
 	}
 }
 
-// clusterctl makes the remediation anew, with another UID and the same annotations.
+// clusterctl creates the remediation again, with another UID and the same annotations.
 func TestAMovedRemediationKeepsItsRecord(t *testing.T) {
 	k := fixtureOf(t).recording()
 	k.obeys()
@@ -281,13 +281,13 @@ func TestARecordSaysWhatIsKnownOfMachineHostAndNode(t *testing.T) {
 	}
 }
 
-// byCheck is a remediation that a check has just requested.
+// byCheck makes rem one that a check of kubemend has just made.
 func byCheck(rem *mendv1.HostRemediation) {
 	rem.CreationTimestamp = metav1.NewTime(noon)
 	rem.Annotations, rem.Labels = map[string]string{mendv1.MadeByAnnotation: "workers"}, map[string]string{mendv1.MadeByUIDLabel: "check-uid"}
 }
 
-// cycledBefore is a host whose power cycles were begun so many minutes before noon, each of which helped for a while.
+// cycledBefore creates records of power cycles that began these minutes before noon, each of which helped for a while.
 func (k *fixture) cycledBefore(minutes ...int) {
 	k.t.Helper()
 	for i, ago := range minutes {
@@ -324,7 +324,7 @@ func TestAHostThatFailsSoonAfterEachPowerCycleWaits(t *testing.T) {
 	}
 }
 
-// A manager that has just started does not know the records yet.
+// A manager that has just started has not read the records yet.
 func TestAHostWaitsAfterAStartUntilItsRecordsAreKnown(t *testing.T) {
 	k := fixtureOf(t, byCheck)
 	k.r.Records = &records.Records{

@@ -28,8 +28,8 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 )
 
-// A webhook of remediations that is down must keep no host off, nor a client that rewrites its remediation in a loop; nor may the host be
-// powered off again because it is not stored that it was released.
+// Neither a broken webhook nor a client that rewrites the remediation in a loop may keep a host off. And the host must not be powered off
+// again because the release was not stored.
 func TestAHostIsReleasedAlsoIfThatCannotBeStored(t *testing.T) {
 	down := errors.New("no endpoints available for the webhook")
 	for name, tc := range map[string]struct {
@@ -75,7 +75,7 @@ func TestAHostIsReleasedAlsoIfThatCannotBeStored(t *testing.T) {
 	}
 }
 
-// CAPM3's conversion webhook may be down, its CRDs removed, or the right to read them taken away.
+// CAPM3's conversion webhook may be down, its CRDs may be gone, or kubemend may have lost the permission to read them.
 func TestAHostIsReleasedAlsoIfItCannotBeReadWhoseItIs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state powercycle.State
@@ -107,7 +107,7 @@ func TestAHostIsReleasedAlsoIfItCannotBeReadWhoseItIs(t *testing.T) {
 	}
 }
 
-// Nothing tells when the last pod has left: neither pods nor attachments are watched.
+// No event tells when the last pod has left, because pods and attachments are not watched.
 func TestANodeThatIsBeingDrainedIsReadAgainSoon(t *testing.T) {
 	k := fixtureOf(t)
 	k.obeys()
@@ -119,7 +119,7 @@ func TestANodeThatIsBeingDrainedIsReadAgainSoon(t *testing.T) {
 	}
 }
 
-// Events of a host reach the remediations that remember its name.
+// Only remediations that have stored a host's name get the events of that host.
 func TestAHostThatWasNeverSeenIsLookedForAgain(t *testing.T) {
 	k := fixtureOf(t)
 	k.found = &host.Found{Is: powercycle.HostGone, Why: "Metal3Machine ns/m names no host"}
@@ -151,15 +151,15 @@ func TestAPowerCycleDoesNotWaitForTheWorkloadOfANodeThatIsBeingDeleted(t *testin
 	k := fixtureOf(t)
 	k.obeys()
 	k.reaches(powercycle.MovingWorkload)
-	k.edit(func(rem *mendv1.HostRemediation) { rem.Annotations[nhcv1.TimedOutAnnotation] = "2026-01-01T12:00:00Z" }) // its check wants it no more
+	k.edit(func(rem *mendv1.HostRemediation) { rem.Annotations[nhcv1.TimedOutAnnotation] = "2026-01-01T12:00:00Z" }) // its check has timed it out
 	k.seen.Deleting = true
 	if got := k.pass(); got.Step != string(powercycle.Stopped) {
 		t.Errorf("in %s: %s", got.Step, got.Message)
 	}
 }
 
-// A kubelet that starts renews its lease before it reports its boot ID: while the host powers on, a node whose boot is not known has not
-// lived on under the fence.
+// A kubelet that starts renews its lease before it reports its boot ID. So while the host powers on, a sign from a node with an unknown
+// boot ID does not mean that the node has lived on.
 func TestASignOfLifeCountsWhileTheHostPowersOnOnlyIfTheBootIsKnown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state          powercycle.State
@@ -192,7 +192,7 @@ func TestANodeIsNotFencedByAStatusThatWasRestoredMeanwhile(t *testing.T) {
 	}
 }
 
-// goneLive are hosts that the cache has and the API server has not any more.
+// goneLive are hosts that the cache has, and the API server no longer.
 type goneLive struct{ *fakeHosts }
 
 func (goneLive) Refresh(_ context.Context, found *host.Found) error {
@@ -209,7 +209,8 @@ func TestAHostThatIsGoneByNowIsNotMarked(t *testing.T) {
 	}
 }
 
-// An owner must not replace a machine that is healthy: who takes the mark off its host first may be killed before the rest.
+// The request to the owner is withdrawn before the host's mark: if the manager is killed in between, the owner must not replace a healthy
+// machine.
 func TestAHostStaysMarkedUntilItsMachineIsNotToBeReplaced(t *testing.T) {
 	k := fixtureOf(t)
 	k.do(remediation.RequestOwner(t.Context(), k.client, k.machine(t.Context()), noon))
@@ -236,7 +237,7 @@ func TestThePodsThatWereThereAreRememberedWithTheFence(t *testing.T) {
 	}
 }
 
-// On a node that is unfenced before, Kubernetes finishes neither its pods nor their volumes while its host is off.
+// Kubernetes removes neither pods nor volume attachments of a node that is unfenced while its host is off.
 func TestANodeStaysFencedWhileItsHostIsOffAlsoWhenItsRemediationEnds(t *testing.T) {
 	k := fixtureOf(t)
 	k.seen.Pods = []types.UID{"old"}
@@ -263,7 +264,7 @@ func mustWrap(rem *mendv1.HostRemediation) remediation.Object {
 	return wrapped
 }
 
-// A condition that a NodeHealthCheck has asked about enqueues the remediation when it is over; a heartbeat does not.
+// The remediation is reconciled when a condition that its NodeHealthCheck names is over, but not for a heartbeat.
 func TestAConditionOfANodeThatChangesIsHeard(t *testing.T) {
 	was := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "True"}, {Type: "KernelDeadlock", Status: "True"}}}}
 	is, later := was.DeepCopy(), was.DeepCopy()
@@ -277,7 +278,7 @@ func TestAConditionOfANodeThatChangesIsHeard(t *testing.T) {
 	}
 }
 
-// Who does not know the boot of a node cannot tell later that it has booted.
+// Without the node's old boot ID nothing would tell later that the node has booted.
 func TestAHostIsNotRebootedBeforeTheBootOfItsNodeIsKnown(t *testing.T) {
 	k := fixtureOf(t)
 	k.host.Spec.DisablePowerOff = true
@@ -293,7 +294,7 @@ func TestAHostIsNotRebootedBeforeTheBootOfItsNodeIsKnown(t *testing.T) {
 	if !slices.Contains(k.did, reboots) || record.BootID != "before" {
 		t.Errorf("%q is done, with boot %q remembered; want it asked to reboot, and the boot that the node has", k.did, record.BootID)
 	}
-	if record.HostUID != k.host.UID || record.HostUID == "" { // one that is registered anew is not handed to the owner
+	if record.HostUID != k.host.UID || record.HostUID == "" { // else the owner would be asked because of a new host
 		t.Errorf("%q is asked to reboot, and %q remembered", k.host.UID, record.HostUID)
 	}
 }

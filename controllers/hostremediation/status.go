@@ -26,8 +26,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// writeStatus brings the status up to date, and writes only what differs. failure is why the step could not be carried out: users read the
-// status rather than logs.
+// writeStatus updates the status if it differs. failure is why the step could not be carried out; it is in the message, because users read
+// the status rather than logs.
 func (r *Reconciler) writeStatus(ctx context.Context, obs *observed, step powercycle.Step, failure error) error {
 	if !obs.rem.GetDeletionTimestamp().IsZero() && len(obs.rem.GetFinalizers()) == 0 && failure == nil {
 		return nil // the remediation is gone
@@ -54,7 +54,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, obs *observed, step powerc
 	return nil
 }
 
-// cycle is the power cycle as its messages tell it.
+// cycle returns what the messages of the power cycle need.
 func (obs *observed) cycle() *powercycle.Cycle {
 	return &powercycle.Cycle{
 		Facts: obs.facts, Policy: obs.policy, After: obs.record.Memory, Pause: obs.pause(), Ahead: obs.ahead,
@@ -89,15 +89,15 @@ const (
 	notProvenReason = "CannotBeProven"
 )
 
-// milestone is one of the conditions after a step; false if it stays as it is.
+// milestone returns the i-th condition after step; false if it stays as it is.
 //
-// True: done. False: in progress or failed, with the reason of the step. Unknown: not reached.
+// True means done. False means in progress or failed, with the reason of the step. Unknown means not reached.
 func milestone(i int, m powercycle.Memory, noPowerOff, held bool, step powercycle.Step, message string) (metav1.Condition, bool) {
 	kind, awaited := milestones[i].kind, rank[milestones[i].state]
 	at, live := rank[m.State]
 	waiting := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: string(step.Reason), Message: message}
 	switch {
-	case !live: // an end: what was reached stays reached
+	case !live: // in a final state, what was reached stays reached
 		if m.State == powercycle.Succeeded {
 			waiting.Status = metav1.ConditionTrue
 		}
@@ -110,10 +110,10 @@ func milestone(i int, m powercycle.Memory, noPowerOff, held bool, step powercycl
 	return reached(kind, m, noPowerOff), true
 }
 
-// moved are the reasons for which a workload counts as moved.
+// moved are the reasons in Memory.Moved with which the workload counts as moved.
 var moved = []powercycle.Reason{"", powercycle.WorkloadMovedReason, powercycle.NodeGoneReason}
 
-// reached is a condition whose state is over. It is not True if that was given up, or cannot be proven.
+// reached returns a condition whose state is over. It is False if its step was given up, or cannot be proven.
 func reached(kind string, m powercycle.Memory, noPowerOff bool) metav1.Condition {
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: doneReason}
 	switch {
@@ -128,7 +128,7 @@ func reached(kind string, m powercycle.Memory, noPowerOff bool) metav1.Condition
 	return c
 }
 
-// setConditions brings the conditions of rem up to date. f are the facts after step.
+// setConditions updates the conditions of rem. f are the facts after step.
 func setConditions(rem conditions.Setter, m powercycle.Memory, f powercycle.Facts, step powercycle.Step, message string, now time.Time) {
 	changed := outcome(m.State, f.HasPowerAnnotations, step, message)
 	for i := range milestones {
@@ -142,12 +142,12 @@ func setConditions(rem conditions.Setter, m powercycle.Memory, f powercycle.Fact
 	}
 }
 
-// outcome are the conditions of the remediation as a whole after a step. One that has ended and still has power annotations on its host is
-// under way: a NodeHealthCheck takes the next escalation step as soon as this one has failed.
+// outcome returns the conditions of the remediation as a whole. A remediation that has ended but still has power annotations on its host is
+// in progress: a NodeHealthCheck begins the next escalation step as soon as this one has failed.
 func outcome(state powercycle.State, marked bool, step powercycle.Step, message string) []metav1.Condition {
 	processing, succeeded := metav1.ConditionFalse, metav1.ConditionFalse
 	switch {
-	case state == "": // it cannot even begin
+	case state == "": // it cannot begin
 	case !state.Final() || marked:
 		processing, succeeded = metav1.ConditionTrue, metav1.ConditionUnknown
 	case state == powercycle.Succeeded:
@@ -159,7 +159,7 @@ func outcome(state powercycle.State, marked bool, step powercycle.Step, message 
 	}
 }
 
-// phases are those of CAPM3.
+// phases has the phase of each state, in CAPM3's words.
 var phases = map[powercycle.State]infrav1.RemediationPhase{
 	powercycle.Preparing: infrav1.PhaseRunning, powercycle.PoweringOff: infrav1.PhaseRunning, powercycle.MovingWorkload: infrav1.PhaseRunning,
 	powercycle.Rebooting: infrav1.PhaseRunning, powercycle.PoweringOn: infrav1.PhaseWaiting, powercycle.Booting: infrav1.PhaseWaiting,
@@ -168,7 +168,6 @@ var phases = map[powercycle.State]infrav1.RemediationPhase{
 	powercycle.Failed:         infrav1.PhaseFailed, powercycle.Ended: infrav1.PhaseWaiting, powercycle.Stopped: infrav1.PhaseFailed,
 }
 
-// statusOf is the progress of the remediation.
 func statusOf(obs *observed, step powercycle.Step, message string) mendv1.HostRemediationStatus {
 	m := obs.record.Memory
 	status := mendv1.HostRemediationStatus{
@@ -187,10 +186,10 @@ func statusOf(obs *observed, step powercycle.Step, message string) mendv1.HostRe
 	return status
 }
 
-// deadlineOf is when the present state times out; zero if it does not.
+// deadlineOf returns when the current state times out; zero if it does not.
 func deadlineOf(m powercycle.Memory, p powercycle.Policy) time.Time {
 	if !m.Paused.IsZero() || m.Person != "" {
-		return time.Time{} // the clocks stand still, or have expired
+		return time.Time{} // the clocks stand still, or a person was asked because they expired
 	}
 	switch m.State {
 	case powercycle.Preparing, powercycle.PoweringOff, powercycle.MovingWorkload, powercycle.Rebooting:
@@ -214,15 +213,15 @@ func moment(t time.Time) *metav1.Time {
 	return &metav1.Time{Time: t.Truncate(time.Second)}
 }
 
-// report sends events about the steps that were taken, if they are stored, measures them, and logs one line for each. Waits are reported by
-// conditions. done says that the last one was done, and not only intended.
+// report sends events about the steps that were taken, exports metrics, and logs one line for each step. Waits are only in conditions. done
+// says that the last step was done, and not only stored as intended.
 func (r *Reconciler) report(ctx context.Context, obs *observed, done bool) {
 	took := obs.taken
 	if last := len(took) - 1; last >= 0 && took[last].step.Do.Intended() && !done {
 		took = took[:last]
 	}
 	if !obs.saved {
-		// What was done is reported also if it could not be stored: the next reconcile sees its effect, and does not do it again.
+		// Visible actions are reported even if they could not be stored: the next reconcile sees their effect, and does not repeat them.
 		took = slices.DeleteFunc(slices.Clone(took), func(t taken) bool { return !t.step.Do.Visible() })
 	}
 	for i := range took {
@@ -240,8 +239,7 @@ func (r *Reconciler) report(ctx context.Context, obs *observed, done bool) {
 	}
 }
 
-// eventsOf are the events about the steps of one reconcile. A step that the one taken with it implies has no event of its own, only its
-// sentence.
+// eventsOf returns the events about the steps of one reconcile. Some steps only add a sentence to the event of another step.
 func eventsOf(took []taken) []recorder.Event {
 	var events []recorder.Event
 	before := ""
@@ -269,19 +267,19 @@ func eventsOf(took []taken) []recorder.Event {
 	return events
 }
 
-// leadsTo are the reasons of steps that the event of the action after them reports.
+// leadsTo has the reasons of steps that only add a sentence to the event of the next action.
 var leadsTo = map[powercycle.Reason]bool{powercycle.PoweredOffReason: true, powercycle.WorkloadMovedReason: true}
 
-// quiet are the actions without an event: they only remember.
+// quiet are the actions without an event.
 var quiet = map[powercycle.Action]bool{
 	powercycle.Wait: true, powercycle.AddFinalizer: true, powercycle.NoteAsked: true, powercycle.NoteOn: true, powercycle.NoteReceipt: true,
 	powercycle.DropFinalizer: true,
 }
 
-// inVain are the states of a remediation that has not helped.
+// inVain are the states after which the remediation has not helped.
 var inVain = map[powercycle.State]bool{powercycle.Failed: true, powercycle.Stopped: true, powercycle.RequestingOwner: true}
 
-// warns reports whether a step is a warning: a person may have to do something about it.
+// warns reports whether the events of a step are warnings, because a person may have to act.
 func warns(obs *observed, step powercycle.Step) bool {
 	if powercycle.RuleOf(step.Reason).Warns {
 		return true
@@ -295,12 +293,12 @@ func warns(obs *observed, step powercycle.Step) bool {
 	return inVain[step.Next]
 }
 
-// events are the events about a step: one on the remediation, or for some reasons one on the host, and if a person has to do something one
-// on each of them and on the machine. before is what led to the step, after what came of it.
+// events returns the events about a step: one on the remediation, or for some reasons on the host instead. If a person has to act, there is
+// one on each of them and on the machine. before and after are sentences of other steps.
 func (t *taken) events(before, after string) []recorder.Event {
 	step := t.step
 	silent := quiet[step.Do] && step.Reason != powercycle.UnfenceTimedOutReason
-	// The check that deletes its request has said on the machine that it is healthy again.
+	// The check that deletes its remediation has already sent an event about the healthy machine.
 	silent = silent || step.Reason == powercycle.MachineHealthyReason && !t.rem.GetDeletionTimestamp().IsZero()
 	if silent || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff {
 		return nil // the state has an event once the host was asked to power off
@@ -317,7 +315,7 @@ func (t *taken) events(before, after string) []recorder.Event {
 	}
 	rule := powercycle.RuleOf(step.Reason)
 	onHost := t.found.Host != nil && rule.OnHost
-	if !onHost || kind == corev1.EventTypeWarning { // else its conditions, or its deletion, say the same
+	if !onHost || kind == corev1.EventTypeWarning { // else the event on the host is enough
 		add(t.rem.Unwrapped())
 	}
 	if onHost {

@@ -29,7 +29,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// marks writes conditions in short: + True, - False, ? Unknown, in the order of an attempt, with the reasons of those that are False.
+// milestonesOf writes the conditions of an attempt in short: + True, - False, ? Unknown, with the reasons of those that are False.
 func milestonesOf(all []metav1.Condition) string {
 	var b strings.Builder
 	for _, m := range milestones {
@@ -199,8 +199,8 @@ func TestAPausedMachineIsHeardOf(t *testing.T) {
 	}
 }
 
-// infra-operator#286: instance HA holds a host off for moments; an owner switches one off for its repair.
-// A host that is held off counts under the limits of its check, whatever keeps its operator from acting on it.
+// infra-operator#286: instance HA keeps a host off for moments, and an owner powers a host off for a repair. A remediation that keeps its
+// host off counts under the limits of its check, whatever keeps BMO from acting.
 func TestARemediationThatHoldsItsHostOffHasItsPlaceWhileItWaits(t *testing.T) {
 	k := fixtureOf(t)
 	k.expects(powersOff)
@@ -265,7 +265,7 @@ func TestARemediationWaitsForWhatPassesAndGoesOn(t *testing.T) {
 	}
 }
 
-// What the operator of a paused host does when the pause ends was asked before it.
+// When the pause ends, BMO would still carry out what was requested before it.
 func TestAHostThatIsPausedBeforeItIsOffIsNotPoweredOffUnasked(t *testing.T) {
 	k := fixtureOf(t)
 	k.expects(powersOff, releases)
@@ -282,7 +282,7 @@ func TestAHostThatIsPausedBeforeItIsOffIsNotPoweredOffUnasked(t *testing.T) {
 	}
 }
 
-// removes reconciles for 30 s, ten times a second, and removes after each what was written. It returns how often that was the remediation.
+// removes reconciles ten times a second for 30 s, and calls remove after each. It returns how often the remediation was written.
 func (k *fixture) removes(remove func()) int {
 	k.t.Helper()
 	writes := 0
@@ -298,7 +298,7 @@ func (k *fixture) removes(remove func()) int {
 	return writes
 }
 
-// Twelve hundred writes were seen in 30 s.
+// Without the delay there were 1200 writes in 30 s.
 func TestWhatIsUndoneIsDoneAgainAfterAGrowingPause(t *testing.T) {
 	later := &metav1.Time{Time: noon.Add(time.Hour)}
 	stripper := []metav1.ManagedFieldsEntry{
@@ -339,7 +339,7 @@ func TestWhatIsUndoneIsDoneAgainAfterAGrowingPause(t *testing.T) {
 	}
 }
 
-// The minute for which a control-plane host waits for its cluster would begin anew at each look.
+// Otherwise the minute for which a control-plane host waits for its cluster would start again at each reconcile.
 func TestWhatCannotBeStoredAgainYetIsRemembered(t *testing.T) {
 	k := fixtureOf(t)
 	k.obeys()

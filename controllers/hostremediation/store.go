@@ -23,8 +23,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/undone"
 )
 
-// waitsForOthers reports whether the remediation waits for what passes without kubemend, and keeps no host off meanwhile. One that has begun,
-// or that a check of kubemend asked for, keeps its place when a policy lets its attempt wait: it does not ask for one again.
+// waitsForOthers reports whether the remediation waits for something that ends without kubemend, and keeps no host off meanwhile. A
+// remediation that waits for a RemediationPolicy keeps its place if an attempt has begun or if a check made it, because then it does not
+// ask for a place again.
 func waitsForOthers(obs *observed, step powercycle.Step) bool {
 	waits := step.Do == powercycle.Wait || step.Do == powercycle.AskPerson
 	if step.Reason == powercycle.WaitingForPolicyReason && (obs.record.Attempt > 0 || checkOf(obs) != nil) {
@@ -33,11 +34,11 @@ func waitsForOthers(obs *observed, step powercycle.Step) bool {
 	return waits && powercycle.RuleOf(step.Reason).Passes && !obs.facts.KeptOff
 }
 
-// mark puts on the remediation what is to be stored after step: its record, its finalizer and, while the host is kept powered off, the
-// annotation that keeps clusterctl from moving it: its host would have the UID of a remediation that is gone.
+// mark puts on the remediation what is to be stored after step: record, finalizer and, while the host is kept off, the annotation that
+// keeps clusterctl from moving the remediation. Otherwise the host would have the UID of a remediation that does not exist any more.
 func (r *Reconciler) mark(obs *observed, step powercycle.Step) error {
 	if obs.facts.Paused && obs.facts.State == "" && !obs.facts.Finalizer {
-		return nil // a remediation that is paused before it began is left as it is
+		return nil // leave a remediation alone that was paused before it began
 	}
 	switch step.Do {
 	case powercycle.DropFinalizer:
@@ -71,13 +72,14 @@ func (r *Reconciler) mark(obs *observed, step powercycle.Step) error {
 	return nil
 }
 
-// over reports whether nothing is left to do after step: only then may the record of a remediation be removed that nothing will go on with.
+// over reports whether nothing is left to do after step. During Teardown only then may the record be removed, because nothing would finish
+// the rest.
 func over(f powercycle.Facts, step powercycle.Step) bool {
 	return step.Next.Final() && (step.Do == powercycle.DropFinalizer || step.Do == powercycle.Wait && !f.Finalizer)
 }
 
-// blockMove keeps clusterctl from moving an object with these annotations, or no longer does. clusterctl accepts any value; kubemend
-// removes only the annotation with its own.
+// blockMove sets or removes the annotation that keeps clusterctl from moving the object. clusterctl accepts any value; kubemend removes
+// only its own.
 func blockMove(marks map[string]string, block bool) {
 	const ours = "kubemend"
 	by, blocked := marks[clusterctlv1.BlockMoveAnnotation]
@@ -89,11 +91,11 @@ func blockMove(marks map[string]string, block bool) {
 	}
 }
 
-// noteNames makes obs remember the names of host, node and cluster while they are known, the boot of the node before the power cycle, and
-// what step is about.
+// noteNames puts into the record the names of host, node and cluster while they are known, the node's boot ID, and the UID of the host that
+// step is about.
 func (obs *observed) noteNames(step powercycle.Step, filter string) {
 	rec := &obs.record
-	if obs.found.Is == powercycle.HostOurs || rec.Host == "" && obs.found.Host != nil { // one that is not the machine's may become that
+	if obs.found.Is == powercycle.HostOurs || rec.Host == "" && obs.found.Host != nil { // a host that is not the machine's may become so
 		rec.Host = obs.found.Host.Name
 	}
 	if obs.machine != nil {
@@ -105,14 +107,14 @@ func (obs *observed) noteNames(step powercycle.Step, filter string) {
 	if step.Do == powercycle.KeepOff || step.Do == powercycle.NoteAsked || step.Do == powercycle.Reboot {
 		rec.HostUID = obs.found.Host.UID
 	}
-	// Host and node may have annotations with the UID of before the remediation was moved: until they have none, that UID is remembered.
+	// While host or node may have annotations with the UID from before `clusterctl move`, the record keeps that UID.
 	if changes := step.Do != powercycle.Wait || rec.UID != obs.rem.GetUID(); changes && !obs.facts.HasPowerAnnotations && !rec.Fencing {
 		rec.UID = obs.rem.GetUID()
 	}
 }
 
-// noteBoot makes obs remember the node and its boot until the host is powered off: without its boot ID a node that is Ready would count as
-// one that has booted.
+// noteBoot puts the node's UID and boot ID into the record until the host is powered off. Without the boot ID any node that is Ready would
+// count as booted.
 func (obs *observed) noteBoot() {
 	rec := &obs.record
 	off := rec.State == powercycle.Preparing || rec.State == powercycle.PoweringOff
@@ -125,15 +127,15 @@ func (obs *observed) noteBoot() {
 	}
 }
 
-// keepsOff reports whether the host is kept powered off after the step, or is to be. In a pause clusterctl may be waiting to move the
-// remediation: it goes on waiting until the cache shows that the host is released. Else the remediation of a host that is about to be
-// released may be moved, since that is remembered.
+// keepsOff reports whether the host is, or is to be, kept off after step. In a pause clusterctl may be waiting to move the remediation, and
+// has to wait until the cache shows that the host is released. At other times the remediation of a host that is about to be released may be
+// moved, because the record says that the host is to be released.
 func keepsOff(obs *observed, step powercycle.Step) bool {
 	return step.Do == powercycle.KeepOff || obs.facts.KeptOff && (step.Do != powercycle.Release || obs.facts.Paused)
 }
 
-// store writes the annotations and finalizers of the remediation if they differ, and if it has not changed since it was read. If it is
-// gone, the API server's error is returned.
+// store writes the annotations and finalizers of the remediation if they differ. The error is a conflict if the remediation has changed
+// since it was read, and NotFound if it is gone.
 func (r *Reconciler) store(ctx context.Context, obs *observed) error {
 	key, next := client.ObjectKeyFromObject(obs.rem), metadataOf(obs.rem, r.Kind)
 	if maps.Equal(obs.stored.Annotations, next.Annotations) && slices.Equal(obs.stored.Finalizers, next.Finalizers) {
@@ -160,13 +162,13 @@ func (r *Reconciler) store(ctx context.Context, obs *observed) error {
 	}
 	obs.kept.conflicted = false
 	obs.keep(next.Annotations)
-	obs.rem.SetResourceVersion(next.ResourceVersion) // the status is written on top of this
+	obs.rem.SetResourceVersion(next.ResourceVersion) // the patch of the status needs it
 	obs.stored = metadataOf(obs.rem, r.Kind)
 	r.written.Note(obs.rem)
 	return nil
 }
 
-// metadataOf is the metadata of a remediation that store writes.
+// metadataOf returns the metadata of a remediation that store writes.
 func metadataOf(rem client.Object, kind remediation.Kind) *metav1.PartialObjectMetadata {
 	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: rem.GetName(), Namespace: rem.GetNamespace(), UID: rem.GetUID(), ResourceVersion: rem.GetResourceVersion(),
@@ -176,15 +178,15 @@ func metadataOf(rem client.Object, kind remediation.Kind) *metav1.PartialObjectM
 	return obj
 }
 
-// yield removes from a remediation that another controller acts on now what only kubemend understands and would stay: the block on
-// moves, which would keep clusterctl waiting until the remediation is deleted, what it waits for, and the annotation on the node. The other
-// controller goes on with host, taint and finalizer.
+// yield removes from a remediation that another controller acts on now what only kubemend would remove: the annotation that blocks moves,
+// which would keep clusterctl waiting, WaitsForAnnotation, and the annotation on the node. The other controller continues with the host,
+// the taint and the finalizer.
 func (r *Reconciler) yield(ctx context.Context, key client.ObjectKey) (ctrl.Result, error) {
 	obs := &observed{now: r.Clock.Now(), rem: r.Kind.New()}
 	if found, err := r.read(ctx, key, obs); err != nil || !found {
 		return ctrl.Result{}, err
 	}
-	obs.record, _ = remediation.RecordOf(obs.rem) // a record that cannot be read names no node
+	obs.record, _ = remediation.RecordOf(obs.rem) // if it cannot be read, no node is known
 	if _, remembers := obs.rem.GetAnnotations()[mendv1.PowerCycleAnnotation]; !remembers {
 		return ctrl.Result{}, nil
 	}
@@ -227,36 +229,35 @@ func (r *Reconciler) disown(ctx context.Context, obs *observed) error {
 	return client.IgnoreNotFound(r.store(ctx, obs))
 }
 
-// kept is what this process knows of a remediation besides what is stored.
+// kept is what this process knows of a remediation and does not store.
 type kept struct {
 	uid types.UID
-	// stored are the annotations that the API server had last, record is the record that it has to have: a webhook may have refused that.
+	// stored are the annotations that the API server had last. record is the record that it should have: a webhook may have refused it.
 	stored map[string]string
 	record string
-	// restored is how often what somebody had removed of them was stored again.
+	// restored is how often kubemend has stored again what another client removed from stored.
 	restored powercycle.Did
 	// conflicted says that the last write met a conflict.
 	conflicted bool
-	// held is Memory.Held: the next attempt, another host, and another remediation of that name begin without it.
+	// held is Memory.Held. It does not hold for the next attempt, another host, or another remediation with this name.
 	held bool
-
-	// progress is what is exported of it.
+	// progress is what the metrics export.
 	progress progress
 
-	// did is what was done last to the host with hostUID, or to its node, in that attempt and state.
+	// did is the last action on the host with hostUID, or on its node, in this attempt and state.
 	did     powercycle.Did
 	hostUID types.UID
 	attempt int
 	state   powercycle.State
 }
 
-// retain makes the next reconcile know what obs has kept.
+// retain keeps for the next reconcile what obs has learnt.
 func (r *Reconciler) retain(obs *observed) {
 	r.kept.Store(client.ObjectKeyFromObject(obs.rem), *obs.kept)
 }
 
-// recall gives obs the record that this process has kept, if no other client has stored another one since: a webhook may have refused it,
-// and somebody may have removed it.
+// recall gives obs the record that this process has kept, if the stored one is missing or old: a webhook may have refused a write, or a
+// user may have removed the annotation. If another client has stored another record since, that one counts.
 func (r *Reconciler) recall(obs *observed) {
 	value, _ := r.kept.Load(client.ObjectKeyFromObject(obs.rem))
 	if before, _ := value.(kept); before.uid == obs.rem.GetUID() {
@@ -274,12 +275,12 @@ func (r *Reconciler) recall(obs *observed) {
 	obs.rem.SetAnnotations(marks)
 }
 
-// keep keeps the record of obs, and what is stored of it.
+// keep keeps the record of obs, and the annotations that the API server has.
 func (obs *observed) keep(stored map[string]string) {
 	obs.kept.stored, obs.kept.record = stored, obs.rem.GetAnnotations()[mendv1.PowerCycleAnnotation]
 }
 
-// restores reports whether what was stored of obs was removed, and when it may be stored again if nothing else is to be.
+// restores reports whether another client removed what was stored, and when kubemend may store it again if nothing else has to be stored.
 func (obs *observed) restores() (removed bool, at time.Time) {
 	for _, key := range []string{mendv1.PowerCycleAnnotation, clusterctlv1.BlockMoveAnnotation, mendv1.WaitsForAnnotation} {
 		_, stored := obs.kept.stored[key]
@@ -293,7 +294,7 @@ func (obs *observed) restores() (removed bool, at time.Time) {
 	return removed, at
 }
 
-// noteDone keeps that step was done to host or node.
+// noteDone keeps the action of step if another client could undo the action.
 func (obs *observed) noteDone(step powercycle.Step) {
 	switch step.Do {
 	case powercycle.KeepOff, powercycle.AskReceipt, powercycle.Reboot, powercycle.Fence, powercycle.MarkHost:
@@ -305,7 +306,7 @@ func (obs *observed) noteDone(step powercycle.Step) {
 	obs.kept.did = before.Again(step.Do, obs.now)
 }
 
-// didBefore is what was done last to host or node; zero if that was to another host, in another attempt, or in another state.
+// didBefore returns the last action on this host or its node, in this attempt and state; zero if there was none.
 func (obs *observed) didBefore() powercycle.Did {
 	host := obs.found.Host
 	if host == nil || host.UID != obs.kept.hostUID || obs.record.Attempt != obs.kept.attempt || obs.record.State != obs.kept.state {
@@ -314,7 +315,7 @@ func (obs *observed) didBefore() powercycle.Did {
 	return obs.kept.did
 }
 
-// observeUndoers reads who may have undone what was done, if step is about that: the clients that have written host or node since.
+// observeUndoers reads, for a step that reports an undone action, which clients have written to host or node since the action.
 func (r *Reconciler) observeUndoers(ctx context.Context, obs *observed, step powercycle.Step) error {
 	if step.Reason != powercycle.StepUndoneReason {
 		return nil

@@ -35,9 +35,8 @@ import (
 )
 
 const (
-	// timeout bounds a reconcile.
 	timeout = time.Minute
-	// concernsIndex finds remediations by their machine, host and node.
+	// concernsIndex indexes remediations by machine, host and node.
 	concernsIndex = "kubemend.concerns"
 )
 
@@ -49,7 +48,7 @@ func (r *Reconciler) SetupWithManager(
 ) error {
 	options.ReconciliationTimeout = timeout
 	options.RateLimiter = enqueue.Retries(enqueue.Conflicted)
-	between, err := host.Metal3MachineKind(mgr.GetRESTMapper())
+	m3m, err := host.Metal3MachineKind(mgr.GetRESTMapper())
 	if err != nil {
 		return err
 	}
@@ -63,7 +62,7 @@ func (r *Reconciler) SetupWithManager(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, metadataChanged()))).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(machineChanges())).
 		Watches(host.Watched(), handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(host.Changes())).
-		WatchesMetadata(between, handler.EnqueueRequestsFromMapFunc(r.ofMetal3Machine),
+		WatchesMetadata(m3m, handler.EnqueueRequestsFromMapFunc(r.ofMetal3Machine),
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster)).
 		WatchesRawSource(cc.GetClusterSource(r.Kind.ControllerName(), r.ofCluster, clustercache.WatchForProbeFailure(time.Minute))).
@@ -96,7 +95,7 @@ func concernsOf(rem client.Object) []string {
 	return concerns
 }
 
-// concerned are the remediations of a namespace that one of concernsOf is of.
+// concerned returns requests for the remediations in a namespace that have this value in concernsIndex.
 func (r *Reconciler) concerned(ctx context.Context, namespace, by string) []reconcile.Request {
 	return r.requests(ctx, client.InNamespace(namespace), client.MatchingFields{concernsIndex: by})
 }
@@ -118,13 +117,13 @@ func (r *Reconciler) ofMetal3Machine(ctx context.Context, o client.Object) []rec
 	return nil
 }
 
-// ofCluster maps a cluster to the remediations of its namespace: one that was made by hand need not say of which cluster it is.
+// ofCluster maps a Cluster to all remediations of its namespace, because one that a user made need not name its Cluster.
 func (r *Reconciler) ofCluster(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.requests(ctx, client.InNamespace(o.GetNamespace()))
 }
 
-// Cached returns the remediations of a kind in a namespace from the cache, also those of the other kind; false if r is not started, and
-// nothing may be cached. They are shared: read only.
+// Cached returns the remediations of either kind in a namespace from the cache. It returns false if r is not started, because a read would
+// start an informer. The objects are shared: read only.
 func (r *Reconciler) Cached(
 	ctx context.Context, kind schema.GroupVersionKind, namespace string,
 ) (objects []client.Object, has bool, err error) {
@@ -159,7 +158,7 @@ func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption)
 	return requests
 }
 
-// nodeWatch is the watch on the nodes of one workload cluster. A node's heartbeat is no event.
+// nodeWatch is the watch on the nodes of a workload cluster. It ignores heartbeats.
 func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 	return workload.NodeWatch{
 		ID:         r.Kind.ControllerName() + "-nodes",
@@ -171,8 +170,8 @@ func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 	}
 }
 
-// ofNode maps a node to the remediations that remember a node of its name, and to those of the host that its provider ID names: it may have
-// registered under another name. Those of another cluster are reconciled in vain.
+// ofNode maps a node to the remediations that have stored its name, and to those of the host in its provider ID, because the node may have
+// registered with another name. Nodes of other clusters may match too; that only costs a reconcile.
 func (r *Reconciler) ofNode(ctx context.Context, namespace string, node *corev1.Node) []reconcile.Request {
 	requests := r.concerned(ctx, namespace, "node/"+node.Name)
 	if name := host.ProvidedBy(node.Spec.ProviderID); name != "" {
@@ -181,8 +180,8 @@ func (r *Reconciler) ofNode(ctx context.Context, namespace string, node *corev1.
 	return requests
 }
 
-// metadataChanged lets changes by others through. What kubemend remembers, and the name of the RemediationRecord, are its own and enqueue
-// nothing: a host that refuses what is asked of it would have them stored again and again. But somebody else may remove what it remembers.
+// metadataChanged lets changes by other clients through, and the removal of the record. Kubemend's own annotations do not count: if a host
+// refuses a request, they change in each reconcile, and each change would cause the next reconcile.
 func metadataChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		_, remembered := e.ObjectOld.GetAnnotations()[mendv1.PowerCycleAnnotation]
@@ -203,7 +202,7 @@ func withoutMemory(marks map[string]string) map[string]string {
 	return others
 }
 
-// machineChanges lets changes through that a step can depend on.
+// machineChanges lets changes of a Machine through that a step can depend on.
 func machineChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
@@ -217,7 +216,7 @@ func machineChanges() predicate.Predicate {
 	}}
 }
 
-// nodeChanges lets changes through that show that a node has booted, is ready, or is fenced. A heartbeat is none.
+// nodeChanges lets changes through that show that a node has booted, is Ready, or is fenced. It ignores heartbeats.
 func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
 	decisive := predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
 		before, after := e.ObjectOld, e.ObjectNew

@@ -32,12 +32,13 @@ import (
 )
 
 const (
-	// patience is how long a teardown waits for a workload cluster that does not answer, and for a remediator that does not finish its
-	// request. Power cycles have deadlines of their own.
+	// patience is how long a teardown waits for a workload cluster that does not answer, and for a remediator that does not release a
+	// request that is being deleted. Power cycles have deadlines of their own.
 	patience = remediationrequest.ClingingFor
-	// nodeCheckCRD is the kind whose requests and leases are ours if we serve it.
+	// nodeCheckCRD is the CRD of NodeHealthChecks. If kubemend serves it, the requests of these checks and the leases on nodes are
+	// kubemend's.
 	nodeCheckCRD = "nodehealthchecks.remediation.medik8s.io"
-	// coreGoesOn is why a check, or a request of one, is left to Cluster API core.
+	// coreGoesOn is why a check, or a request of a check, stays for Cluster API core.
 	coreGoesOn = "Cluster API core goes on with it"
 )
 
@@ -47,17 +48,18 @@ var (
 	machineKind = clusterv1.GroupVersion.WithKind("Machine")
 )
 
-// look is everything that one reconcile reads.
+// look has what one reconcile of a teardown has read and found.
 type look struct {
 	*Teardown
-	now  time.Time
-	left []*leftover
-	// checks are the MachineHealthChecks that there are, whichever controller acts on them, clusters the Clusters.
-	checks   map[client.ObjectKey]*clusterv1.MachineHealthCheck
+	now      time.Time
+	left     []*leftover
+	checks   map[client.ObjectKey]*clusterv1.MachineHealthCheck // all, whichever controller acts on them
 	clusters map[client.ObjectKey]*clusterv1.Cluster
-	// atWork are the remediations that a controller of ours ends, by all their UIDs; others are those that are none of ours.
-	atWork, others map[types.UID]bool
-	// nodeChecks says that NodeHealthChecks are ours.
+	// atWork has the UIDs of remediations that a controller of this manager will end, also the UIDs that they had before a move.
+	atWork map[types.UID]bool
+	// others has the UIDs of remediations that belong to another controller or to another manager of kubemend.
+	others map[types.UID]bool
+	// nodeChecks says that kubemend serves NodeHealthChecks.
 	nodeChecks bool
 }
 
@@ -67,7 +69,8 @@ func (s *look) found(on *metadata, do action, why string, marks ...string) *left
 	return l
 }
 
-// find finds what kubemend wrote, past all caches. Only the leader reads nodes: it is connected to workload clusters.
+// find reads from the API server what kubemend wrote. Only the leader reads nodes, because only the leader is connected to workload
+// clusters.
 func (t *Teardown) find(ctx context.Context, leads bool) ([]*leftover, error) {
 	s := &look{
 		Teardown: t, now: t.Clock.Now(), atWork: map[types.UID]bool{}, others: map[types.UID]bool{},
@@ -101,7 +104,7 @@ func (s *look) findClusters(ctx context.Context) error {
 	return nil
 }
 
-// watched reports whether an object, or the Cluster that it names, has the label that --watch-filter asks for.
+// watched reports whether --watch-filter selects an object, by its own label or by the label of its Cluster.
 func (s *look) watched(obj client.Object) bool {
 	name := obj.GetLabels()[clusterv1.ClusterNameLabel]
 	if check, ok := obj.(*clusterv1.MachineHealthCheck); ok {
@@ -129,7 +132,7 @@ func (s *look) findClaims(ctx context.Context) error {
 	return nil
 }
 
-// findConditions finds conditions of Machines that only kubemend sets. It reads some Machines at a time: there may be thousands.
+// findConditions finds conditions of Machines that only kubemend sets. It lists in pages, because there may be thousands of Machines.
 func (s *look) findConditions(ctx context.Context) error {
 	next := ""
 	for more := true; more; more = next != "" {
@@ -184,8 +187,8 @@ func (s *look) findHosts(ctx context.Context) error {
 	return nil
 }
 
-// neverHeldHosts reports whether kubemend was installed without the kind of remediations by which it holds hosts, where it may not read
-// hosts. If the kind is there, hosts may be off for it, and the rights have to be bound until they have been released.
+// neverHeldHosts reports whether the kind HostRemediation is not installed. Then kubemend, which may not list hosts, kept none powered off.
+// If the kind is installed, hosts may be off, and the manager needs the right to list hosts until it has released them.
 func (s *look) neverHeldHosts(ctx context.Context) bool {
 	_, err := listOf(ctx, s.Live, mendv1.GroupVersion.WithKind("HostRemediation"), s.Namespace)
 	return remediationrequest.Missing(err)
@@ -193,7 +196,7 @@ func (s *look) neverHeldHosts(ctx context.Context) bool {
 
 func (s *look) findLeases(ctx context.Context) error {
 	if !s.nodeChecks {
-		return nil // a NodeHealthCheck of somebody else's holds them by the same name
+		return nil // medik8s' operator holds leases by the same name
 	}
 	list := &coordinationv1.LeaseList{}
 	if err := s.Live.List(ctx, list, client.InNamespace(s.LeaseNamespace)); err != nil {
@@ -207,7 +210,8 @@ func (s *look) findLeases(ctx context.Context) error {
 	return nil
 }
 
-// findFences reads the nodes of all workload clusters that ever had any. One that does not answer holds up no other.
+// findFences finds fenced nodes in all workload clusters whose control plane was ever initialized. An error in one cluster does not stop
+// the search in the others.
 func (s *look) findFences(ctx context.Context) {
 	failed := map[client.ObjectKey]time.Time{}
 	for key, cluster := range s.clusters {
@@ -227,7 +231,7 @@ func (s *look) findFences(ctx context.Context) {
 		}
 		for _, node := range fenced {
 			switch by := types.UID(node.Annotations[fence.FencedByAnnotation]); {
-			case s.others[by]: // the host may be held off for it: to unfence the node could run its workload twice
+			case s.others[by]: // that remediation may keep the host off: on an unfenced node, the workload could run twice
 			case s.atWork[by]:
 				s.found(node, wait, "its remediation takes the fence away").cluster = key
 			default:
@@ -239,15 +243,15 @@ func (s *look) findFences(ctx context.Context) {
 	slices.SortStableFunc(s.left, func(a, b *leftover) int { return cmp.Compare(a.object(), b.object()) })
 }
 
-// fenced are the nodes of a cluster that bear our mark.
+// fenced returns the nodes of a cluster with the annotation fenced-by.
 func (t *Teardown) fenced(ctx context.Context, cluster client.ObjectKey) ([]*metadata, error) {
 	ctx, end := context.WithTimeout(ctx, answerWithin)
 	defer end()
-	there, err := t.Clusters.GetUncachedClient(ctx, cluster)
+	live, err := t.Clusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := listOf(ctx, there, nodeKind, "")
+	nodes, err := listOf(ctx, live, nodeKind, "")
 	if err != nil {
 		return nil, errors.Join(err, ctx.Err())
 	}
@@ -260,9 +264,8 @@ func (t *Teardown) fenced(ctx context.Context, cluster client.ObjectKey) ([]*met
 	return marked, nil
 }
 
-// findRequests reads the objects of every kind that has a ...Template beside it: of no other kind are requests.
-//
-// Groups of APIs that are not served at this moment are those of other API servers; requests are custom resources.
+// findRequests searches the objects of every kind that can be a kind of requests (remediationrequest.KindsIn). It ignores aggregated APIs
+// that do not answer, because requests are custom resources, which the API server serves itself.
 func (s *look) findRequests(ctx context.Context) error {
 	lists, err := s.Discovery.ServerPreferredResources()
 	if _, others := discovery.GroupDiscoveryFailedErrorGroups(err); err != nil && !others {
@@ -283,7 +286,8 @@ func (s *look) findRequests(ctx context.Context) error {
 			if apierrors.IsForbidden(err) && s.Namespace != "" {
 				requests, err = listOf(ctx, s.Live, kind, s.Namespace)
 			}
-			if err != nil && !apierrors.IsForbidden(err) && !remediationrequest.Missing(err) { // else no request of ours can be there
+			// If the list is forbidden or the kind is gone, kubemend has no requests of this kind.
+			if err != nil && !apierrors.IsForbidden(err) && !remediationrequest.Missing(err) {
 				return err
 			}
 			for i := range requests {
@@ -294,8 +298,8 @@ func (s *look) findRequests(ctx context.Context) error {
 	return nil
 }
 
-// findMarks finds the marks of checks on a request, and what it has of a remediation of a host. Of one whose power cycle is under way the
-// mark of its maker and the name of its record are removed, and nothing else.
+// findMarks finds the annotations and labels of a check on a request, and what a power cycle wrote on it. While a power cycle is under way,
+// only those of the check and the annotation of the record are removed.
 func (s *look) findMarks(req *metadata, served bool) {
 	if by := remediationrequest.NodeCheckOf(req); by.Name != "" || by.UID != "" {
 		do, why := ofNodeCheck(s.nodeChecks, req.DeletionTimestamp, s.now)
@@ -316,7 +320,7 @@ func (s *look) findMarks(req *metadata, served bool) {
 	s.findRemediation(req, served)
 }
 
-// ofCheck is what becomes of a request of a MachineHealthCheck, which is gone if it is orphaned.
+// ofCheck returns what to do with a request of a MachineHealthCheck, and why. orphaned says that the check is gone or being deleted.
 func ofCheck(orphaned bool, deleted *metav1.Time, now time.Time) (action, string) {
 	switch {
 	case !orphaned:
@@ -327,7 +331,8 @@ func ofCheck(orphaned bool, deleted *metav1.Time, now time.Time) (action, string
 	return erase, "no check would ever end it: the MachineHealthCheck that made it is gone"
 }
 
-// ofNodeCheck is what becomes of a request of a NodeHealthCheck. The controller of those, if it is ours, deletes it.
+// ofNodeCheck returns what to do with a request of a NodeHealthCheck, and why. ours says that kubemend's controller of NodeHealthChecks
+// runs, which will delete the request.
 func ofNodeCheck(ours bool, deleted *metav1.Time, now time.Time) (action, string) {
 	switch {
 	case !ours:
@@ -338,9 +343,9 @@ func ofNodeCheck(ours bool, deleted *metav1.Time, now time.Time) (action, string
 	return wait, "it is about to be deleted"
 }
 
-// waitOr waits until patience is over, and then does that.
-func waitOr(then action, since, now time.Time, why string) (action, string) {
-	if now.Before(since.Add(patience)) {
+// waitOr returns wait until patience has passed since began, and after that the action then.
+func waitOr(then action, began, now time.Time, why string) (action, string) {
+	if now.Before(began.Add(patience)) {
 		return wait, why
 	}
 	return then, fmt.Sprintf("%s within %s", why, patience)
@@ -354,7 +359,7 @@ func (s *look) findRemediation(rem *metadata, served bool) {
 		s.others[rem.UID] = !served
 		return
 	}
-	switch record := remediation.Remembered(rem); { // one that cannot be read is ours all the same
+	switch record := remediation.Remembered(rem); { // empty if the annotation cannot be parsed
 	case s.WatchFilterValue != "" && record.Filter != s.WatchFilterValue && !s.watched(rem):
 		s.others[rem.UID], s.others[record.UID] = true, true
 		return

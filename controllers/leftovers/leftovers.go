@@ -1,7 +1,7 @@
-// Package leftovers removes what kubemend wrote on objects and nothing else will remove. While kubemend runs, Sweep removes
-// what remediations of hosts have left that do not exist any more. Teardown removes everything, so that kubemend can be uninstalled.
+// Package leftovers removes what kubemend wrote on objects and no other controller removes. While kubemend runs, Sweep removes what deleted
+// remediations have left on hosts and nodes. Teardown removes everything, so that kubemend can be uninstalled.
 //
-// It begins nothing, and never touches what a remediation that exists may still need: a power cycle ends in its own order.
+// The package starts no remediation, and removes nothing that an existing remediation may still need to end its power cycle in order.
 package leftovers
 
 import (
@@ -34,10 +34,9 @@ import (
 )
 
 const (
-	// soon is when a teardown looks again while something is left, seldom when nothing is.
-	soon   = 2 * time.Second
-	seldom = 30 * time.Second
-	// answerWithin is how long a workload cluster is waited for in one reconcile.
+	soon   = 2 * time.Second  // after which a teardown searches again while something is left
+	seldom = 30 * time.Second // after which it searches again when nothing is left
+	// answerWithin is the timeout for the nodes of one workload cluster.
 	answerWithin = 10 * time.Second
 )
 
@@ -46,50 +45,48 @@ var (
 	nodeKind    = corev1.SchemeGroupVersion.WithKind("Node")
 )
 
-// action is what becomes of a leftover.
+// action is what to do with a leftover.
 type action string
 
 const (
 	wait     action = "wait for"
-	release  action = "unclaim" // in one patch, so that Cluster API core takes the check up at once
+	release  action = "unclaim" // in one patch, so that Cluster API core acts on the check at once
 	unmark   action = "take our marks off"
 	erase    action = "delete"
 	strip    action = "remove our conditions from"
 	free     action = "release"
 	withdraw action = "withdraw the request to replace the machine of"
 	unfence  action = "unfence"
-	pass     action = "pass over" // with a warning: there may be something of ours behind it
+	pass     action = "pass over" // with a warning, because nodes in the cluster may be fenced
 )
 
-// metadata is an object as far as kubemend writes on it.
+// metadata is the part of an object that kubemend reads here.
 type metadata = metav1.PartialObjectMetadata
 
-// as is an object of this kind with this metadata.
+// as returns the metadata of an object with its kind set.
 func as(kind schema.GroupVersionKind, object metav1.ObjectMeta) *metadata {
 	obj := &metadata{ObjectMeta: object}
 	obj.SetGroupVersionKind(kind)
 	return obj
 }
 
-// leftover is something that kubemend wrote on an object, what becomes of it, and why.
+// leftover is what kubemend wrote on an object, what to do with it, and why.
 type leftover struct {
-	// on is the object, with its kind; of a node it is in cluster.
-	on      *metadata
-	cluster client.ObjectKey
-	do      action
-	why     string
-	// marks are the annotations and labels on it that say something to kubemend alone, finalizer is one that nothing else removes.
-	marks     []string
-	finalizer string
-	// template is the kind of the template of a check that is claimed.
+	on        *metadata        // the object, with its kind
+	cluster   client.ObjectKey // the Cluster, if the object is a Node
+	do        action
+	why       string
+	marks     []string // annotations and labels to remove
+	finalizer string   // the finalizer to remove, if the object has it
+	// template is the kind of the template of a claimed check.
 	template schema.GroupKind
-	// machine is the one whose conditions are to be removed, or whose owner is no longer to replace it.
+	// machine is the Machine whose conditions are to be removed, or whose owner should no longer replace it.
 	machine *clusterv1.Machine
-	// cause is why the nodes of a cluster could not be read.
+	// cause is why the nodes of a cluster cannot be read.
 	cause error
 }
 
-// object names the object.
+// object returns the kind and the name of the object.
 func (l *leftover) object() string {
 	if l.cluster.Name != "" {
 		return fmt.Sprintf("%s %s of cluster %s", l.on.Kind, l.on.Name, l.cluster)
@@ -99,11 +96,11 @@ func (l *leftover) object() string {
 
 func (l *leftover) String() string { return fmt.Sprintf("%s: %s (%s it)", l.object(), l.why, l.do) }
 
-// Remover does with leftovers what becomes of them.
+// Remover carries out the actions on leftovers.
 type Remover struct {
 	Client client.Client // reads from caches and writes
-	Live   client.Reader // reads past the caches
-	Nodes  interface {   // fence.Nodes
+	Live   client.Reader // reads from the API server
+	Nodes  interface {   // a fence.Nodes
 		Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error)
 		Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 	}
@@ -111,8 +108,8 @@ type Remover struct {
 	Recorder events.EventRecorder
 }
 
-// remove does with l what becomes of it, and reports that in the log and in an event. That another client was faster, or that the object
-// is gone, is no error: the next look sees it.
+// remove carries out the action on l, and reports it in the log and in an event. A conflict, or an object that is gone, is no error: the
+// next search sees what is left.
 func (r *Remover) remove(ctx context.Context, l *leftover) error {
 	var err error
 	switch l.do {
@@ -149,7 +146,7 @@ func (r *Remover) remove(ctx context.Context, l *leftover) error {
 	return nil
 }
 
-// unmarked is what a merge patch has to say of the metadata of an object, to remove kubemend's marks.
+// unmarked returns the metadata of a merge patch that removes the annotations, labels and finalizer of l.
 func unmarked(l *leftover) map[string]any {
 	marks := map[string]any{}
 	for _, key := range l.marks {
@@ -162,7 +159,7 @@ func unmarked(l *leftover) map[string]any {
 	return changes
 }
 
-// patch changes metadata of that very object, if it did not change since it was read.
+// patch patches the metadata of an object. It returns a conflict if the object has changed since it was read.
 func (r *Remover) patch(ctx context.Context, on *metadata, changes map[string]any) error {
 	changes["uid"], changes["resourceVersion"] = on.UID, on.ResourceVersion
 	content, err := json.Marshal(map[string]any{"metadata": changes})
@@ -172,7 +169,7 @@ func (r *Remover) patch(ctx context.Context, on *metadata, changes map[string]an
 	return r.Client.Patch(ctx, remediationrequest.Identity(on), client.RawPatch(types.MergePatchType, content))
 }
 
-// eventOf is the event about what was done.
+// eventOf returns the event about an action.
 func eventOf(l *leftover) recorder.Event {
 	event := recorder.Event{About: remediationrequest.Identity(l.on), Kind: corev1.EventTypeNormal, Action: "RemoveLeftover"}
 	switch l.do {
@@ -190,7 +187,7 @@ func eventOf(l *leftover) recorder.Event {
 				"A node that is fenced there has annotation kubemend.io/fenced-by (docs/uninstall.md)", l.cause)
 	case free:
 		event.Reason, event.Text = mendv1.EventOrphanSwept, fmt.Sprintf("Removed %s: %s", strings.Join(l.marks, ", "), l.why)
-	case unfence: // users of this cluster look for events of the Cluster
+	case unfence: // an event of the Cluster, because the Node is in another cluster
 		event.About = as(clusterKind, metav1.ObjectMeta{Namespace: l.cluster.Namespace, Name: l.cluster.Name})
 		event.Reason, event.Text = mendv1.EventOrphanSwept, fmt.Sprintf("Unfenced %s: %s", l.object(), l.why)
 	case withdraw:

@@ -32,7 +32,7 @@ func (p plainCluster) GetUncachedClient(context.Context, client.ObjectKey) (clie
 	return p.client, nil
 }
 
-// lookedAt are nodes of a cluster that may be silent.
+// lookedAt has the nodes of a cluster that may not answer.
 type lookedAt struct {
 	fence.Nodes
 	silent bool
@@ -51,7 +51,7 @@ func remembering(name, record string) *mendv1.HostRemediation {
 	return rem
 }
 
-// H-A3: nodes are unfenced as hosts are released.
+// Nodes are unfenced by the same rules by which hosts are released.
 func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 	scheme := runtime.NewScheme()
 	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme),
@@ -66,10 +66,10 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 	for name, row := range map[string]struct {
 		mark  types.UID
 		swept bool
-		// moves is how long after the grace period a pod leaves the node; below zero: never.
+		// moves is how long after the grace period the last pod leaves the node; never if it is negative.
 		moves time.Duration
 		ready corev1.ConditionStatus
-		// silent says that its cluster does not say what is left on it.
+		// silent says that the cluster does not answer.
 		silent bool
 	}{
 		"of no remediation":                         {mark: "gone", swept: true},

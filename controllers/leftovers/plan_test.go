@@ -38,7 +38,7 @@ func TestWhatBecomesOfARequest(t *testing.T) {
 	}
 }
 
-// heldLease is a lease that is held by somebody.
+// heldLease is a lease with a holder.
 type heldLease struct {
 	resourcelock.Interface
 	by string

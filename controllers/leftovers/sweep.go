@@ -36,46 +36,46 @@ var exhausted = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(exhausted) }
 
-// Metrics returns what this package exports.
+// Metrics returns the metrics of this package.
 func Metrics() []prometheus.Collector { return []prometheus.Collector{exhausted} }
 
-// Sweep looks for hosts that are kept powered off, or were to be rebooted, and for nodes that are fenced, for a remediation
-// that does not exist any more: because its finalizer was removed by hand, because its namespace was restored without it, or because CAPM3
-// did not remove its annotation. Such a host stays off for ever, also for the next machine that is put on it, and such a node stays empty.
+// Sweep removes the annotations that keep a host powered off or reboot it, and the fence of a node, if their remediation does not exist any
+// more. That happens if a user removed its finalizer, if the namespace was restored without it, or if CAPM3 did not remove its annotation.
+// Otherwise the host would stay off, also for the next machine that is put on it, and the node would stay empty.
 //
-// It also withdraws the request for owner remediation of a machine that is healthy after all and whose remediation, which would do
-// that, is gone.
+// Sweep also withdraws the request for owner remediation of a machine that is healthy again and whose remediation is gone.
 type Sweep struct {
 	Remover
-	// Installed has also kinds that kubemend does not act on: any may have written on a host or a node.
+	// Installed returns all installed kinds, also kinds that kubemend does not serve: any of them may have written on a host or a node.
 	Installed remediation.Installed
-	// Fenced returns the nodes that are signed, of clusters that are cached for others, by cluster. It is nil during a teardown, which
-	// reads the nodes of all clusters.
+	// Fenced returns the fenced nodes in the existing caches of workload clusters, by Cluster. It is nil during a teardown, which reads the
+	// nodes itself.
 	Fenced func() map[client.ObjectKey][]*corev1.Node
 	Clock  clock.PassiveClock
-	// Grace is how long an annotation stays whose remediation cannot be found: a backup that is being restored, or clusterctl, may
+	// Grace is how long an annotation stays while its remediation is missing, because clusterctl move and the restore of a backup may
 	// create the host before the remediation.
 	Grace time.Duration
-	// Teardown says that kubemend is being removed: a remediation that neither remembers nor keeps anything releases nothing then.
+	// Teardown says that kubemend is being removed. Then a remediation with neither a finalizer nor a recorded power cycle counts as
+	// missing, because it releases nothing.
 	Teardown bool
 
-	exported map[client.ObjectKey]bool
-	mu       sync.Mutex // the nodes of several clusters are looked at side by side
-	// since is when a remediation was first missed. A look that does not get to a host or node says nothing of it: only that the
-	// remediation exists ends a grace period.
+	exported map[client.ObjectKey]bool // the hosts that the metric has
+	mu       sync.Mutex                // the nodes of several clusters are swept concurrently
+	// since is when a remediation was first missing. Only a sweep that finds the remediation ends a grace period; a sweep that fails to
+	// read a host or a node does not.
 	since map[orphan]time.Time
 }
 
-// orphan is what a remediation that cannot be found has left on a host or node.
+// orphan identifies a host or a node (on), and the missing remediation that wrote on it (by).
 type orphan struct{ on, by types.UID }
 
-// stays is for how long after the grace period a fence stays from which the workload has not moved: as long as an attempt lasts.
+// stays is how long after the grace period a fence stays if the workload has not moved: the default duration of an attempt.
 const stays = infrav1.DefaultTimeoutSeconds * time.Second
 
-// sweepEvery is how soon a sweep follows the last one: all that it looks at is in caches.
+// sweepEvery is the time between two sweeps. It is short because a sweep reads from caches.
 const sweepEvery = 10 * time.Second
 
-// Start sweeps until ctx ends. What fails is looked at again, with all else.
+// Start sweeps until ctx ends. It logs errors, and the next sweep tries again.
 func (s *Sweep) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("leftovers"))
 	utilwait.UntilWithContext(ctx, func(ctx context.Context) {
@@ -88,7 +88,7 @@ func (s *Sweep) Start(ctx context.Context) error {
 	return nil
 }
 
-// sweep looks once. A failure for one object delays no other, and a cluster that does not answer delays no other cluster.
+// sweep sweeps once. An error of one object does not stop the others, and a cluster that does not answer does not delay the others.
 func (s *Sweep) sweep(ctx context.Context) error {
 	if s.since == nil {
 		s.since = map[orphan]time.Time{}
@@ -124,7 +124,7 @@ func (s *Sweep) sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// measure exports which hosts are marked as unhealthy.
+// measure updates the metric of the hosts that are marked as unhealthy.
 func (s *Sweep) measure(hosts []*host.Host) {
 	marked := map[client.ObjectKey]bool{}
 	for _, found := range hosts {
@@ -141,8 +141,7 @@ func (s *Sweep) measure(hosts []*host.Host) {
 	s.exported = marked
 }
 
-// sweepHost removes the annotations that act on the power of a host and are orphaned, and its mark as unhealthy if its machine has
-// recovered.
+// sweepHost removes the orphaned power annotations of a host, and its mark as unhealthy if its machine has recovered.
 func (s *Sweep) sweepHost(ctx context.Context, listed *host.Host) error {
 	found, err := s.Hosts.Named(ctx, client.ObjectKey{Namespace: listed.Namespace, Name: listed.Name})
 	switch {
@@ -169,8 +168,8 @@ func (s *Sweep) sweepHost(ctx context.Context, listed *host.Host) error {
 	return errors.Join(errGone, errFree, errMachine, errWithdraw)
 }
 
-// sweepNode unfences a node whose fence is orphaned, once its workload has moved: on a node that is unfenced before, Kubernetes finishes
-// neither its pods nor their volumes while its host is off.
+// sweepNode unfences a node whose fence is orphaned, once its workload has moved, but at the latest after Grace + stays. While the host is
+// off, Kubernetes deletes the pods of the node and detaches their volumes only because of the taint.
 func (s *Sweep) sweepNode(ctx context.Context, cluster client.ObjectKey, node *corev1.Node) error {
 	by := types.UID(node.Annotations[fence.FencedByAnnotation])
 	gone, err := s.orphaned(ctx, cluster.Namespace, node.UID, []types.UID{by})
@@ -192,8 +191,8 @@ func (s *Sweep) sweepNode(ctx context.Context, cluster client.ObjectKey, node *c
 	})
 }
 
-// orphaned are those of remediations, which have written on an object of the namespace, that have not existed for longer than the grace
-// period. They are looked for past the cache before they count.
+// orphaned returns the UIDs in by whose remediation has been missing in the namespace for longer than the grace period, and is missing on
+// the API server too. on is the UID of the object that the remediations wrote on.
 func (s *Sweep) orphaned(ctx context.Context, namespace string, on types.UID, by []types.UID) ([]types.UID, error) {
 	missing, err := s.missing(ctx, s.Client, namespace, by)
 	if err != nil {
@@ -217,7 +216,7 @@ func (s *Sweep) orphaned(ctx context.Context, namespace string, on types.UID, by
 	return s.missing(ctx, s.Live, namespace, gone)
 }
 
-// missing are those of remediations that do not exist, or need nothing any more.
+// missing returns the UIDs in by whose remediation does not exist, or counts as missing during a teardown.
 func (s *Sweep) missing(ctx context.Context, reader client.Reader, namespace string, by []types.UID) ([]types.UID, error) {
 	if len(by) == 0 {
 		return nil, nil
@@ -235,8 +234,8 @@ func (s *Sweep) missing(ctx context.Context, reader client.Reader, namespace str
 	return slices.DeleteFunc(slices.Clone(by), func(uid types.UID) bool { return needed[uid] }), nil
 }
 
-// recovered returns the machine for which a host is marked as unhealthy if that is healthy, by the health check that judges it or else by
-// its node, and no remediation of it exists; else nil.
+// recovered returns the machine for which a host is marked as unhealthy, if the machine is healthy and no remediation of it exists, or else
+// nil. The machine's health check decides whether it is healthy or, if it has none, its node.
 func (s *Sweep) recovered(ctx context.Context, found *host.Host) (*clusterv1.Machine, error) {
 	uid := host.MarkedFor(found)
 	if uid == "" {
@@ -264,7 +263,7 @@ func (s *Sweep) recovered(ctx context.Context, found *host.Host) (*clusterv1.Mac
 	return machine, nil
 }
 
-// mayHaveRecovered reports whether a condition shows that a machine is healthy. A check that still judges it may find otherwise.
+// mayHaveRecovered reports whether a condition says that a machine is healthy. A health check may still find the machine unhealthy.
 func mayHaveRecovered(machine *clusterv1.Machine) bool {
 	return conditions.IsTrue(machine, clusterv1.MachineHealthCheckSucceededCondition) ||
 		conditions.IsTrue(machine, clusterv1.MachineNodeHealthyCondition)

@@ -39,7 +39,7 @@ func installed() ([]remediation.Kind, error) {
 
 const holdOff = infrav1.PowerOffAnnotationPrefix
 
-// sweeperOf has one host with these annotations, and remediations of both kinds.
+// sweeperOf returns a Sweep of one host with these annotations, and of these remediations.
 func sweeperOf(
 	t *testing.T, annotations map[string]string, remediations ...client.Object,
 ) (*Sweep, client.Client, *clocktesting.FakeClock) {
@@ -57,7 +57,7 @@ func sweeperOf(
 	}, c, clock
 }
 
-// sweep lets s look once, and returns the annotations that are left on the host.
+// sweep sweeps once, and returns the annotations that are left on the host.
 func sweep(t *testing.T, s *Sweep, c client.Client) (left []string) {
 	t.Helper()
 	must.Do(t, s.sweep(t.Context()))
@@ -130,7 +130,7 @@ func TestAnOrphanedRebootIsRemovedIfItIsInOurWords(t *testing.T) {
 	}
 }
 
-// unread is a client that cannot read.
+// unread is a client whose reads fail.
 type unread struct {
 	client.Client
 	err error
@@ -166,7 +166,7 @@ func TestAGracePeriodGoesOnWhileAHostCannotBeRead(t *testing.T) {
 	}
 }
 
-// changing is a reader past the cache that is slow: the host changes meanwhile.
+// changing is a live reader. During each list the host changes.
 type changing struct {
 	client.Reader
 	change func()
@@ -177,7 +177,7 @@ func (c changing) List(ctx context.Context, list client.ObjectList, options ...c
 	return c.Reader.List(ctx, list, options...)
 }
 
-// The annotations that name who asked for a reboot or a receipt have one key for all remediations.
+// All remediations use the same annotation to name the one that asked for a reboot.
 func TestARebootThatARemediationAsksForMeanwhileStays(t *testing.T) {
 	another := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "b", UID: "another"}}
 	s, c, clock := sweeperOf(t, map[string]string{mendv1.RebootedForAnnotation: "gone/1", infrav1.RebootAnnotation: `{"mode":"hard"}`}, another)
@@ -255,7 +255,7 @@ func TestARequestIsWithdrawnWhenTheMachineIsHealthyAfterAll(t *testing.T) {
 	}
 }
 
-// CAPM3 before v1.13 has its kind in v1beta1 alone. What is known of it is metadata, and that is enough.
+// CAPM3 before v1.13 serves its kind only in v1beta1, of which kubemend reads only metadata.
 func TestMarksOfAKindOfWhichOnlyMetadataIsKnownAreNotOrphaned(t *testing.T) {
 	old := remediation.MetadataOnly(remediation.Metal3.GroupKind().WithVersion("v1beta1"))
 	rem := old.Watched().(*metav1.PartialObjectMetadata)

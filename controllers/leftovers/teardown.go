@@ -21,49 +21,47 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 )
 
-// RBAC of a teardown: the controllers that wrote what it removes have most of the rights. Removing marks from requests needs the right
-// to patch them, which comes with their kinds; hosts and leases on nodes need the rights of the controllers that marked them.
+// RBAC of a teardown. For requests, hosts and leases on nodes, it uses the rights of the controllers that write to them.
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=patch
 
-// mostNamed is how many leftovers an answer of Ready names.
+// mostNamed is how many leftovers the error of Ready lists at most.
 const mostNamed = 20
 
-// Teardown finds what is left, removes what no controller removes, and says when nothing is left. It reads everything live, remembers
-// nothing that counts, and leaves to each controller what that has to end in its own order. All replicas look; the leader acts.
+// Teardown finds what kubemend wrote, removes what no controller removes, and becomes ready when nothing is left. It reads from the API
+// server and keeps no state that matters. Power cycles and requests are ended by their controllers. All replicas search; only the leader
+// removes.
 type Teardown struct {
 	Remover
 	Clusters  fence.Clusters
 	Discovery discovery.ServerResourcesInterface
-	// Serves reports whether the kind of a CustomResourceDefinition is ours to serve.
+	// Serves reports whether kubemend serves the kind of a CustomResourceDefinition.
 	Serves func(ctx context.Context, crd string) (bool, error)
 	Clock  clock.WithTicker
 
-	// Namespace and WatchFilterValue limit what is read, as in the flags of these names; LeaseNamespace is where the leases on nodes are.
+	// Namespace and WatchFilterValue limit what is read, as the flags of these names do. LeaseNamespace is where the leases on nodes are.
 	Namespace, WatchFilterValue, LeaseNamespace string
 
-	// Lock is nil if there is no leader election.
-	Lock *Lock
-	// Pod is the one that we run in; nil outside of a cluster.
-	Pod *metav1.OwnerReference
-	// Elected is closed when this replica leads, and Begin is called then, once no other replica acts any more: it starts the
-	// controllers that release hosts.
+	Lock *Lock                  // nil without leader election
+	Pod  *metav1.OwnerReference // the pod of this process; nil outside of a cluster
+	// Elected is closed when this replica becomes the leader.
 	Elected <-chan struct{}
-	Begin   func() error
+	// Begin starts the controllers of hosts and of NodeHealthChecks, once this replica leads and no other replica acts any more.
+	Begin func() error
 
-	failed map[client.ObjectKey]time.Time // since when clusters cannot be read
-	said   map[string]bool                // what stays, as it was reported at the last look
+	failed map[client.ObjectKey]time.Time // since when the nodes of a cluster cannot be read
+	said   map[string]bool                // what the last reconcile waited for or passed over, and has reported
 
 	mu     sync.Mutex
-	looked bool  // once at least
-	left   error // as of the last reconcile
+	looked bool  // whether a reconcile has ended
+	left   error // the result of the last reconcile
 }
 
-// NeedLeaderElection makes the manager start it in every replica.
+// NeedLeaderElection makes the manager start the teardown in every replica.
 func (*Teardown) NeedLeaderElection() bool { return false }
 
-// Start looks and acts until ctx ends.
+// Start reconciles until ctx ends.
 func (t *Teardown) Start(ctx context.Context) error {
 	begun := false
 	for {
@@ -87,7 +85,7 @@ func (t *Teardown) Start(ctx context.Context) error {
 	}
 }
 
-// leads reports whether this replica leads, and the one that did before has stopped.
+// leads reports whether this replica is the leader and the previous leader has stopped.
 func (t *Teardown) leads() bool {
 	select {
 	case <-t.Elected:
@@ -101,7 +99,8 @@ func (t *Teardown) leads() bool {
 	}
 }
 
-// reconcile looks once, acts if this replica leads, and returns what is left: also what was just removed, until it is no longer found.
+// reconcile searches once, removes what it finds if this replica leads, and returns an error that lists what is left. The error also lists
+// what was just removed, until the next search does not find it any more.
 func (t *Teardown) reconcile(ctx context.Context, leads bool) error {
 	found, err := t.find(ctx, leads)
 	if err != nil {
@@ -136,7 +135,7 @@ func (t *Teardown) reconcile(ctx context.Context, leads bool) error {
 	return errors.New("no replica that tears down is the leader yet") // only the leader reads nodes
 }
 
-// keep remembers what is left, and logs when nothing is: an administrator who runs the manager by hand reads that it can go.
+// keep stores what is left, and logs when nothing is left, for a user who runs the manager without a Deployment.
 func (t *Teardown) keep(ctx context.Context, left error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,12 +145,12 @@ func (t *Teardown) keep(ctx context.Context, left error) {
 	t.looked, t.left = true, left
 }
 
-// Ready is a check of readiness: its error names what is left. Nothing is known before the first look, so it is not ready until then.
+// Ready is a readiness check. Its error lists what is left.
 func (t *Teardown) Ready(*http.Request) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case !t.looked: // the manager answers before it starts us
+	case !t.looked: // the manager serves the check before it calls Start
 		return errors.New("not removed yet: nothing was read yet")
 	case t.left == nil:
 		return nil
@@ -163,8 +162,8 @@ func (t *Teardown) Ready(*http.Request) error {
 	return fmt.Errorf("not removed yet: %s", strings.Join(lines, "; "))
 }
 
-// own makes the leader lease go with this pod: once the manager is deleted, no controller is left to delete it. Another
-// replica that takes it over does the same.
+// own makes this pod the owner of the leader lease, so that the garbage collector deletes the lease with the pod: no controller of kubemend
+// is left then. Another replica that becomes the leader does the same.
 func (t *Teardown) own(ctx context.Context) error {
 	if t.Pod == nil || t.Lock == nil {
 		return nil
@@ -182,19 +181,19 @@ func (t *Teardown) own(ctx context.Context) error {
 	return nil
 }
 
-// signed begins the identity by which a replica that tears down holds a lease.
+// signed is the prefix of the identity in the leader lease of a replica that tears down.
 const signed = "teardown_"
 
-// Lock takes the lease from a replica that acts. Those are about to be replaced, and none may hold up the others: while a Deployment is
-// being rolled out the old replicas stay until the new ones are ready, and the new ones are when nothing of kubemend's is left.
+// Lock takes the leader lease from a replica without --teardown. Otherwise the rollout of a Deployment would never end: the old replicas
+// stay until the new ones are ready, and the new ones become ready only after the leader has removed everything.
 //
-// The replica that it was taken from notices at its next try to renew, gives up after its renew deadline, and ends: that is what leader
-// election promises. So a replica that has taken a lease must do nothing until that moment of State.
+// The previous leader cannot renew the lease any more, and ends after its renew deadline, as leader election guarantees. So a replica that
+// has taken the lease must do nothing before the time that State returns.
 type Lock struct {
 	resourcelock.Interface
 	Lease client.ObjectKey
 	Clock clock.PassiveClock
-	// LeaseDuration is after how long a leader that cannot renew its lease has stopped for certain.
+	// LeaseDuration is after how long a leader that cannot renew its lease has certainly stopped.
 	LeaseDuration time.Duration
 
 	mu     sync.Mutex
@@ -202,8 +201,7 @@ type Lock struct {
 	quiet  time.Time
 }
 
-// NewLock returns the lock on a lease of a replica that tears down. One request that hangs, which takes longer than timeout, must not lose
-// it.
+// NewLock returns the lock of a replica that tears down. timeout limits each request, so that a request that hangs does not lose the lease.
 func NewLock(cfg *rest.Config, lease client.ObjectKey, identity string, duration, timeout time.Duration) (*Lock, error) {
 	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "leader-election")
 	cfg.Timeout = timeout
@@ -220,7 +218,7 @@ func NewLock(cfg *rest.Config, lease client.ObjectKey, identity string, duration
 	}, nil
 }
 
-// Get shows a lease that is held by a replica that acts as free.
+// Get reads the lease. If a replica without --teardown holds the lease, Get returns it as free.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if err != nil {
@@ -235,8 +233,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return record, raw, nil
 }
 
-// State returns who held the lease when it was read last, and the moment after which the replica that it was taken from does not act any
-// more.
+// State returns the holder of the lease at the last read, and the time from which the previous leader does not act any more.
 func (l *Lock) State() (holder string, quiet time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

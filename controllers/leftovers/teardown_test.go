@@ -34,7 +34,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 )
 
-// kinds are the kinds that an API server has besides its own.
+// kinds is the discovery of an API server with custom resources.
 type kinds struct {
 	discovery.ServerResourcesInterface
 }
@@ -67,7 +67,7 @@ func (unreachable) Look(context.Context, client.ObjectKey, string, fence.Owner) 
 	return fence.Seen{}, nil
 }
 
-// fails makes the next write fail, once.
+// fails makes one patch fail if next is set.
 type fails struct{ next bool }
 
 func (f *fails) patch(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
@@ -78,7 +78,7 @@ func (f *fails) patch(ctx context.Context, c client.WithWatch, o client.Object, 
 	return c.Patch(ctx, o, p, options...)
 }
 
-// teardownOf tears down in a cluster with these objects, in which these kinds are ours.
+// teardownOf returns a teardown in a cluster with these objects. Ours are the CRDs that kubemend serves.
 func teardownOf(t *testing.T, ours []string, objects ...client.Object) (*Teardown, *fails, *clocktesting.FakeClock) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -121,7 +121,7 @@ func aRequest(annotations map[string]string, edits ...func(*metav1.ObjectMeta)) 
 	return &mendv1.HostRemediation{ObjectMeta: called("m", annotations, edits...)}
 }
 
-// aCluster is one whose nodes can be looked at.
+// aCluster returns a Cluster with an initialized control plane.
 func aCluster(edits ...func(*metav1.ObjectMeta)) *clusterv1.Cluster {
 	c := &clusterv1.Cluster{ObjectMeta: called("c", nil, edits...)}
 	c.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue}}
@@ -136,7 +136,7 @@ func kept(m *metav1.ObjectMeta) {
 	m.Finalizers = []string{mendv1.HostRemediationFinalizer, "keep.me/too"}
 }
 
-// metaOf is what is left on an object; nil if it is gone.
+// metaOf returns the metadata that is left on an object; nil if the object is gone.
 func metaOf(t *testing.T, u *Teardown, o client.Object) map[string]any {
 	t.Helper()
 	err := u.Live.Get(t.Context(), client.ObjectKeyFromObject(o), o)
@@ -158,7 +158,7 @@ func metaOf(t *testing.T, u *Teardown, o client.Object) map[string]any {
 	return left
 }
 
-// A merge patch replaces all finalizers: it must not be applied to an object that has got another one since it was read.
+// A merge patch replaces all finalizers, so it would remove a finalizer that was added after the read.
 func TestAnObjectThatHasChangedSinceItWasReadIsNotPatched(t *testing.T) {
 	req := aRequest(map[string]string{mendv1.PowerCycleAnnotation: "{"}, kept)
 	u, _, _ := teardownOf(t, nil, req)
@@ -248,7 +248,7 @@ func TestOurConditionsAreTakenOffMachines(t *testing.T) {
 	}
 }
 
-// A manager answers for its readiness before it starts what it runs.
+// A manager serves its readiness checks before it starts its runnables.
 func TestWhatIsLeft(t *testing.T) {
 	cluster := aCluster()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "leases", Name: "node-a"}}
@@ -301,7 +301,7 @@ func TestWhatIsLeft(t *testing.T) {
 	}
 }
 
-// heldBy makes the lease by which replicas agree be somebody's.
+// heldBy sets the holder of the leader lease.
 func heldBy(holder string) func(*Teardown) {
 	return func(u *Teardown) { u.Lock = &Lock{holder: holder, Clock: u.Clock} }
 }
@@ -365,7 +365,7 @@ func TestTheLeaseGoesWithThePodWhenNothingIsLeft(t *testing.T) {
 	}
 }
 
-// withoutHosts is an API server as a manager sees it that has no right to hosts.
+// withoutHosts is a reader without the right to list hosts.
 type withoutHosts struct {
 	client.Reader
 	kind bool // whether there are HostRemediations
@@ -381,7 +381,7 @@ func (r withoutHosts) List(ctx context.Context, list client.ObjectList, opts ...
 	return r.Reader.List(ctx, list, opts...)
 }
 
-// A host that is off must not stay off because the rights were taken away before the manager left.
+// If a user removes the rights too early, a host that is off must not be overlooked.
 func TestHostsThatMayNotBeLookedAt(t *testing.T) {
 	for name, row := range map[string]struct {
 		kind bool

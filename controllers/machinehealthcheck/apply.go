@@ -27,37 +27,37 @@ import (
 
 const writers = 32
 
-// outcome is what became of the decision about one machine.
+// outcome is the result of carrying out the decision about one machine.
 type outcome struct {
 	*Decision
-	// saved is the machine as it was saved, at is when; nil if there was nothing to report.
+	// saved is the Machine as it was last written; nil if nothing was written. at is when it was written.
 	saved *clusterv1.Machine
 	at    time.Time
-	// requested says that a remediation was begun: a request was created, or the owner was asked.
+	// requested says that a remediation began: a request was created, or the owner was asked.
 	requested bool
-	// lost says that a remediation may have begun: the answer to the creation of its request was lost, or the write that asked the owner
-	// failed. One that conflicts with that of another check has asked nobody.
+	// lost says that a remediation may have begun: the answer to the creation of the request was lost, or the write that asks the owner
+	// failed. A write that ends in a conflict has asked nobody.
 	lost bool
-	// wrote are the conditions that were to be set; undone is until when they are not, as another client removes them each time.
+	// wrote are the conditions to set. If another client keeps removing them, undone is until when they are not set again.
 	wrote  string
 	undone time.Time
-	// again says that somebody else was faster, and that the next reconcile will see what they did.
+	// again says that another writer changed the object first; the next reconcile reads the change.
 	again bool
-	// refused is the error for which no request could be made, be it known before or not.
+	// refused is the reason why no request could be created, known from the decision or from this attempt.
 	refused error
 	err     error
 }
 
 type applied struct {
 	outcomes []outcome
-	// status is the check as it was saved; nil if it was not.
+	// status is the check as it was saved; nil if it was not saved.
 	status *clusterv1.MachineHealthCheck
-	err    error // of that
-	// statusDue is when the status is written that was put off; zero if it was not.
+	err    error // of the writes to the check
+	// statusDue is when a postponed status is to be written; zero if the status was not postponed.
 	statusDue time.Time
 }
 
-// apply writes what plan asks for: what differs, and each object once. Of a check that is only observed it writes nothing.
+// apply carries out plan and writes only what differs. For a check that is not Active it writes nothing.
 func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) applied {
 	if state.Mode != Active {
 		return applied{}
@@ -76,8 +76,8 @@ func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) app
 	return done
 }
 
-// act carries out all decisions that are not idle, each on its own: what fails for one machine holds up no other. All machines are marked
-// before the first remediation begins, as what that needs besides, such as its record, holds up the marks of hundreds.
+// act carries out all decisions that are not idle; an error for one machine does not stop the others. It marks all machines before the
+// first remediation begins, because the steps of a remediation, such as writing its record, would delay the marks of hundreds.
 func (r *Reconciler) act(ctx context.Context, state *observed, plan *Plan) []outcome {
 	outcomes := make([]outcome, 0, len(plan.Open))
 	for _, decision := range plan.Open {
@@ -103,20 +103,20 @@ func (r *Reconciler) act(ctx context.Context, state *observed, plan *Plan) []out
 		if goesOn[i] {
 			r.carryOut(ctx, state, plan, o)
 		}
-		if o.saved != nil { // the first reconcile writes all machines: no more is kept of thousands than events need
+		if o.saved != nil { // the first reconcile may write thousands of Machines: keep only what events need
 			o.Target.Machine = statusCopy(o.Target.Machine)
 		}
 	})
 	return outcomes
 }
 
-// mark marks a machine whose remediation begins, and reports whether to go on. Of one that has changed since it was read, because its user
-// wants it left alone or it is being deleted, no remediation begins, and none is recorded: the Machine is written with its optimistic lock.
+// mark marks a machine whose remediation begins, and reports whether carryOut may go on. The write has an optimistic lock, so a Machine
+// that has changed since it was read, such as one being deleted or one with a skip annotation, gets neither a remediation nor a record.
 func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) bool {
 	machine, marks := o.Target.Machine, o.Conditions
 	switch o.Step {
 	case CreateRequest:
-		if RequestFailed(machine) { // that none could be created before stands until one is
+		if RequestFailed(machine) { // the failed creation stays reported until a request is created
 			marks = without(without(marks, ExternallyRemediated), mendv1.Remediation)
 		}
 		return r.save(ctx, o, withConditions(machine, marks, o.Held(state.Now), state.Now))
@@ -126,7 +126,7 @@ func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) bool
 			return false
 		}
 		next := withConditions(machine, without(without(marks, OwnerRemediated), mendv1.Remediation), o.Held(state.Now), state.Now)
-		asked := ConditionOf(machine, OwnerRemediated) // left by a remediation before: the mark alone would ask the owner again
+		asked := ConditionOf(machine, OwnerRemediated) // if left from an earlier remediation, the mark alone asks again
 		if asked == nil && !sameConditions(next, machine) {
 			return r.save(ctx, o, next)
 		}
@@ -135,8 +135,7 @@ func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) bool
 	return true
 }
 
-// carryOut acts on a request that exists first and sets conditions afterwards. A crash in between is mended by the next reconcile, which
-// finds the request by its name.
+// carryOut acts on a request first and sets conditions afterwards: after a crash in between the next reconcile finds the request.
 func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan, o *outcome) {
 	machine, set := o.Target.Machine, o.Conditions
 	switch o.Step {
@@ -148,10 +147,10 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan, 
 		return
 	case DeleteRequest:
 		if o.err = r.Requests.Delete(ctx, o.Target.Request); o.err != nil {
-			set = without(set, ExternallyRemediated) // the machine is healthy all the same; that the request is over is not true
+			set = without(set, ExternallyRemediated) // the machine is healthy, but its request still exists
 		}
 	case AdoptRequest:
-		// The request and the conditions are apart: that one is not ours yet does not make the machine less unhealthy.
+		// A failed adoption does not keep the conditions from being set: the machine is unhealthy either way.
 		o.err = r.Requests.Adopt(ctx, o.Target.Request, maker(state.Check), r.recordAdopted(ctx, state, plan, o.Decision))
 	case NoStep:
 		if o.Tried {
@@ -163,22 +162,22 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan, 
 
 func (r *Reconciler) askOwner(ctx context.Context, state *observed, plan *Plan, o *outcome) {
 	machine, marked := cmp.Or(o.saved, o.Target.Machine), o.saved
-	record := r.writeAhead(ctx, state, plan, o.Decision, healthSaid(machine))
+	record := r.writeAhead(ctx, state, plan, o.Decision, healthSince(machine))
 	saved := r.set(ctx, state, o, machine, carrying(o.Conditions, record))
 	if o.wrote != "" {
-		o.wrote = fmt.Sprint(o.Conditions) // whatever record it carries
+		o.wrote = fmt.Sprint(o.Conditions) // without the record, as mark compares it
 	}
 	if o.requested, o.lost = saved && o.saved != marked, !saved && o.err != nil; o.requested {
 		r.Records.Began(ctx, record, nil)
 	}
 }
 
-// create creates a request for a machine that is marked. If none can be created after all, that is set next.
+// create creates a request for a machine that is marked. If the creation fails, create sets conditions that say so.
 func (r *Reconciler) create(ctx context.Context, state *observed, plan *Plan, o *outcome) {
 	after := o.Conditions
 	req, err := state.requestFor(o.Target.Machine)
 	if err == nil {
-		record := r.writeAhead(ctx, state, plan, o.Decision, healthSaid(o.saved))
+		record := r.writeAhead(ctx, state, plan, o.Decision, healthSince(o.saved))
 		records.Carry(req, record)
 		err = r.Requests.Create(ctx, req)
 		if o.lost = begin.Lost(err); err == nil || o.lost {
@@ -189,7 +188,7 @@ func (r *Reconciler) create(ctx context.Context, state *observed, plan *Plan, o 
 		}
 	}
 	switch {
-	case errors.Is(err, remediationrequest.ErrAppeared): // the next reconcile finds whose it is
+	case errors.Is(err, remediationrequest.ErrAppeared): // the next reconcile reads who made it
 		o.again = true
 		return
 	case err != nil:
@@ -207,7 +206,7 @@ func without(conditions []metav1.Condition, kind string) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(conditions), func(cond metav1.Condition) bool { return cond.Type == kind })
 }
 
-// requestFor is the remediation request for machine as it is to be made. The error says why its template is good for none.
+// requestFor returns the remediation request to create for machine, or an error that says why the template cannot be used.
 func (state *observed) requestFor(machine *clusterv1.Machine) (*unstructured.Unstructured, error) {
 	if state.templateErr != nil {
 		return nil, state.templateErr
@@ -219,8 +218,8 @@ func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {
 	return remediationrequest.Maker{Name: check.Name, UID: check.UID}
 }
 
-// set sets conditions on machine, that of o as it was last read or written, and reports whether they are stored. Those that were set the
-// last time, and that another client has removed, are set again after a pause.
+// set sets conditions on machine, which is the Machine of o as last read or written, and reports whether they are stored. If another client
+// removed the same conditions after the last write, set waits before it sets them again.
 func (r *Reconciler) set(
 	ctx context.Context, state *observed, o *outcome, machine *clusterv1.Machine, conditions []metav1.Condition,
 ) (saved bool) {
@@ -236,8 +235,8 @@ func (r *Reconciler) set(
 	return r.save(ctx, o, next)
 }
 
-// save writes the conditions of machine, and reports whether they are stored. The event of a write that failed is like that of another
-// writer: the answer may have been lost.
+// save writes the conditions of machine and reports whether they are stored. If the write fails, the event of machine counts as another
+// writer's and enqueues the check: the API server may have stored the write although its answer was lost.
 func (r *Reconciler) save(ctx context.Context, o *outcome, machine *clusterv1.Machine) (saved bool) {
 	write, written := ownWrite{client.ObjectKeyFromObject(machine), machine.ResourceVersion}, *machine
 	r.writing.Store(write, &written)
@@ -266,7 +265,7 @@ func (o outcome) recovered() bool {
 	return o.saved != nil && o.Sets(HealthCheckSucceeded, "True") && Failed(o.Target.Machine) != nil
 }
 
-// newlyRefused reports whether o found, and said, that no request can be made, or that the cause of it is another one now.
+// newlyRefused reports whether o wrote that no request can be created, for the first time or with another cause than before.
 func (o outcome) newlyRefused() bool {
 	if o.refused == nil || o.saved == nil {
 		return false
@@ -278,8 +277,8 @@ func (o outcome) newlyRefused() bool {
 
 const checkKind = "MachineHealthCheck"
 
-// writeAhead makes sure that the remediation that decision begins has a record, and returns that; nil if it has none. Nothing that goes
-// wrong holds up the remediation. since tells the remediations of a machine apart.
+// writeAhead writes the record of the remediation that decision begins and returns the record; nil if there is none. An error does not hold
+// up the remediation. since distinguishes the remediations of one machine.
 func (r *Reconciler) writeAhead(
 	ctx context.Context, state *observed, plan *Plan, decision *Decision, since string,
 ) *mendv1.RemediationRecord {
@@ -290,7 +289,7 @@ func (r *Reconciler) writeAhead(
 	return r.Records.Begin(ctx, checkKind, record, string(state.Check.UID)+" "+since)
 }
 
-// carrying makes a machine whose owner is asked to replace it carry the record, by the condition that says that it was asked.
+// carrying returns conds with a mention of record in the condition that says that the owner was asked.
 func carrying(conds []metav1.Condition, record *mendv1.RemediationRecord) []metav1.Condition {
 	conds = slices.Clone(conds)
 	for i := range conds {
@@ -301,23 +300,23 @@ func carrying(conds []metav1.Condition, record *mendv1.RemediationRecord) []meta
 	return conds
 }
 
-// recordAdopted makes sure that the remediation that others have begun by the request of decision has a record, now that it is this
-// check's. It is empty if the request carries one, or if the machine is healthy again, so that there is nothing to follow.
+// recordAdopted writes the record of a remediation that others began with the request of decision, and returns the annotation that names
+// the record. It returns "" if the request names a record already, or if the machine is healthy again.
 func (r *Reconciler) recordAdopted(ctx context.Context, state *observed, plan *Plan, decision *Decision) string {
 	if carried, _ := records.CarriedBy(decision.Target.Request); decision.Verdict.State != health.Unhealthy || carried.Name != "" {
 		return ""
 	}
 	req := decision.Target.Request
-	record := r.writeAhead(ctx, state, plan, decision, string(req.GetUID())) // what the machine says may change before it is adopted
+	record := r.writeAhead(ctx, state, plan, decision, string(req.GetUID())) // the UID stays the same at a retry
 	if record == nil {
 		return ""
 	}
 	return records.Carried(record, req.Namespace)
 }
 
-// healthSaid is what machine says of its health and since when, as the API server keeps it: a restart does not change it, and the next
-// remediation of the machine finds it otherwise.
-func healthSaid(machine *clusterv1.Machine) string {
+// healthSince returns the stored status of the machine's health check and when it turned. A restart does not change it, and the next
+// remediation of the machine has another time.
+func healthSince(machine *clusterv1.Machine) string {
 	cond := ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
 	if cond == nil {
 		return ""
@@ -325,7 +324,7 @@ func healthSaid(machine *clusterv1.Machine) string {
 	return fmt.Sprintf("%s since %d", cond.Status, cond.LastTransitionTime.Unix())
 }
 
-// recordOf is the record of the remediation of decision, of a machine on that host, as it is decided. What is not known is left out.
+// recordOf returns the record of the remediation that decision begins, for a machine on that host. It leaves out what is not known.
 func recordOf(state *observed, plan *Plan, decision *Decision, on *host.Host) *mendv1.RemediationRecord {
 	check := state.Check
 	record := &mendv1.RemediationRecord{
@@ -333,7 +332,8 @@ func recordOf(state *observed, plan *Plan, decision *Decision, on *host.Host) *m
 		Spec: mendv1.RemediationRecordSpec{
 			Remediator: mendv1.RemediatedByOwner, Decided: metav1.NewTime(state.Now),
 			Requester: mendv1.RecordRequester{Check: &mendv1.RecordRef{
-				APIVersion: clusterv1.GroupVersion.String(), Kind: checkKind, Namespace: check.Namespace, Name: check.Name, UID: string(check.UID),
+				APIVersion: clusterv1.GroupVersion.String(), Kind: checkKind,
+				Namespace: check.Namespace, Name: check.Name, UID: string(check.UID),
 			}},
 			Counts: records.CountsOf(plan.Population,
 				cmp.Or(check.Spec.Remediation.TriggerIf.UnhealthyInRange, MostUnhealthy(check))),
@@ -356,7 +356,7 @@ func recordOf(state *observed, plan *Plan, decision *Decision, on *host.Host) *m
 		return record
 	}
 	record.Spec.Requester.User, record.Spec.Requester.Reason = by.By, by.Reason
-	possible := !by.At.IsZero() && !by.At.After(state.Now) // anything may be written there
+	possible := !by.At.IsZero() && !by.At.After(state.Now) // a person may have written any time
 	if due := record.Spec.Due; possible && (due == nil || by.At.Before(due.Time)) {
 		record.Spec.Due = new(metav1.NewTime(by.At))
 	}

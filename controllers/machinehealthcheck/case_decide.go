@@ -16,47 +16,47 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// Rule is one reason for which no remediation of a machine begins.
+// Rule is one reason why no remediation of a machine begins.
 type Rule struct {
 	Reason Reason
 	asked  stage
-	// Else says that the rule is asked only if the rule before it does not block, nor any of the rules whose Else that one is: so one
-	// reason is given for what several rules would say.
+	// Else says that the rule is skipped if the rule before it blocks, or any earlier rule of the same Else chain. Several rules then give
+	// one reason for one cause.
 	Else bool
-	// unjudged says that the rule is why a machine could not be judged.
+	// unjudged says that the rule explains why a machine could not be judged.
 	unjudged bool
 	When     func(*Case) bool
-	// Words are what users are told: the message, what ends it, and what a person can do. Their reason is that of the rule unless they
-	// have another one. A rule without words is not told.
+	// Words returns what users read: the message, what ends the blocker, and what a person can do. An empty reason stands for Rule.Reason.
+	// Rules without Words are not reported.
 	Words func(*Case) rule.Blocker
 }
 
 type stage int
 
 const (
-	// ofMachine rules are asked of each machine alone: one that none of them blocks waits for its turn.
+	// ofMachine rules depend on the machine alone. A machine that they do not block waits for its turn.
 	ofMachine stage = iota
-	// unlessBegun rules are too, but not while a remediation of the machine is in flight.
+	// unlessBegun rules depend on the machine alone too. They are skipped while a remediation is in flight.
 	unlessBegun
-	// ofAll rules depend on the other machines, or on what was read once it was known which machines wait. They are not asked while a
-	// remediation is in flight: it has begun, and the limits have counted it.
+	// ofAll rules depend on other machines, or on facts that are read once the waiting machines are known. They are skipped while a
+	// remediation is in flight, which the limits have counted already.
 	ofAll
-	// ofLimits rules are such of which the check says, in its condition RemediationAllowed, that they block all machines.
+	// ofLimits rules block all machines. The condition RemediationAllowed of the check reports them.
 	ofLimits
 )
 
-// notAllowed begins what those say. (Cluster API)
+// notAllowed begins the message of ofLimits rules, as in Cluster API.
 const notAllowed = "Remediation is not allowed"
 
-// Case is one machine with all that rules depend on. Of the plan it is the part that was decided so far.
+// Case is one machine with everything that rules depend on. plan holds what has been decided so far.
 type Case struct {
 	*Facts
 	*Decision
 	plan *Plan
 }
 
-// blockedAlone reports whether a rule about the machine of decision alone blocks its remediation. A check that is only observed counts what
-// would wait.
+// blockedAlone reports whether a rule about the machine alone blocks its remediation. It skips NotActing, so that a check that is only
+// observed counts the machines that would wait.
 func blockedAlone(facts *Facts, plan *Plan, decision *Decision) bool {
 	c := &Case{Facts: facts, Decision: decision, plan: plan}
 	return slices.ContainsFunc(rules, func(r Rule) bool { return r.asked < ofAll && r.Reason != NotActing && r.When(c) })
@@ -84,7 +84,7 @@ func (r *Rule) blocker(c *Case) Blocker {
 	return blocker
 }
 
-// says are words in which nothing is named.
+// says returns words without arguments.
 func says(words rule.Blocker) func(*Case) rule.Blocker {
 	return func(*Case) rule.Blocker { return words }
 }
@@ -97,7 +97,7 @@ func putOffFor(reason Reason) func(*Case) bool {
 	return func(c *Case) bool { return c.PutOff.Reason == reason }
 }
 
-// whilePutOff are the words of what a remediation that is due waits for; {check} is the check that has not judged the machine.
+// whilePutOff returns the words of a rule that puts off a remediation. {check} stands for the check that has not judged the machine.
 func whilePutOff(text, ends string) func(*Case) rule.Blocker {
 	return func(c *Case) rule.Blocker {
 		words := text
@@ -108,8 +108,8 @@ func whilePutOff(text, ends string) func(*Case) rule.Blocker {
 	}
 }
 
-// updateHolds reports whether an update in place keeps the machine from being remediated: not if a rule about it is met, or a person marked
-// the machine, and for two hours at most after it last made progress, unless the firmware of its host is being written.
+// updateHolds reports whether an update in place blocks the remediation. It does not if a rule about condition Updating is met or a person
+// marked the machine. It ends two hours after the last progress, unless the firmware of the host is being written.
 func updateHolds(c *Case) bool {
 	cond := health.Updating(c.Target.Machine)
 	about := func(finding health.Finding) bool { return finding.Signal.Type == clusterv1.MachineUpdatingCondition }
@@ -124,9 +124,9 @@ func updateHolds(c *Case) bool {
 	return host != nil && host.Serviced || host == nil && OnHost(c.Target.Machine) && !c.Read.Hosts
 }
 
-// loop is how often Machines of the owner of the machine were remediated that never had a node, and until when the remediation of the
-// machine waits for that, or for it to be known; zero unless it never had one itself. Only remediations from before the machine was made
-// count: of Machines that were made together all fail for one reason. What a person has marked does not wait.
+// loop returns how often Machines of the same owner that never had a node were remediated, and until when the machine waits because of
+// them; zero if the machine has had a node, or if a person marked it. Only remediations before the machine's creation count, because
+// Machines that are created together fail for one reason.
 func (c *Case) loop() (loop repeats.Loop, until time.Time) {
 	machine, owner := c.Target.Machine, metav1.GetControllerOfNoCopy(c.Target.Machine)
 	if owner == nil || machine.Status.NodeRef.Name != "" || c.Verdict.State != health.Unhealthy || byHand(c.Decision) != 0 {
@@ -201,7 +201,7 @@ func withinTimeout(c *Case) rule.Blocker {
 	return rule.Blocker{Text: fmt.Sprintf("Its timeout of %s has not expired: %s", timeout, finding.Observed()), Until: until}
 }
 
-// unreadUntil is until when the machine waits as its host, or the power cycles in progress, cannot be read.
+// unreadUntil returns until when the machine waits because its host, or the power cycles in progress, cannot be read.
 func (c *Case) unreadUntil() time.Time {
 	if host := c.Target.Host; host != nil && host.UnreadUntil.After(c.CyclesUnread) {
 		return host.UnreadUntil
@@ -236,7 +236,7 @@ func (c *Case) noSpare() string {
 		spare.Free, spare.Fit, fit, spare.Expected, others)
 }
 
-// arithmetic is why too many or too few are unhealthy: Cluster API's sentence, with the field's name of today, and the sum that decided.
+// arithmetic returns why too many or too few machines are unhealthy: the sentence of Cluster API with today's field name, and the counts.
 func (c *Case) arithmetic() string {
 	population, spelled := &c.plan.Population, c.Check.Spec.Remediation.TriggerIf.UnhealthyInRange
 	sum := fmt.Sprintf("%d of %d targets are not healthy", population.NotHealthy(), population.Total())
@@ -257,7 +257,7 @@ func (c *Case) arithmetic() string {
 
 func (facts *Facts) noTemplate() string { return "No request can be made: " + facts.Template.Missing }
 
-// foreignRequest is why none is made for target, for which one exists.
+// foreignRequest returns why no request is created for target: another request has its name.
 func (facts *Facts) foreignRequest(target *Target) string {
 	request := facts.Template.Kind + " " + target.Request.Name
 	owns := func(owner metav1.OwnerReference) bool { return owner.UID == target.UID }
@@ -271,7 +271,7 @@ func (facts *Facts) template() string {
 	return strings.TrimSpace(facts.Template.TemplateKind + " " + facts.Template.Name)
 }
 
-// templateRef is the template of the check; zero if the check names none.
+// templateRef returns the template of the check; zero if the check names none.
 func (facts *Facts) templateRef() rule.Ref {
 	if facts.Template.Name == "" {
 		return rule.Ref{}
@@ -279,7 +279,7 @@ func (facts *Facts) templateRef() rule.Ref {
 	return rule.Ref{Kind: facts.Template.TemplateKind, Namespace: facts.Check.Namespace, Name: facts.Template.Name}
 }
 
-// notHealthy is how many targets have to be not healthy for something, of how many, and how many are.
+// notHealthy returns "wanted of all targets are not healthy", and how many are now.
 func (c *Case) notHealthy(wanted int) string {
 	population, are := &c.plan.Population, "are"
 	if wanted == 1 {

@@ -16,14 +16,13 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// RemediationAllowed is the condition of a check, and its own reason while remediation is allowed.
+// RemediationAllowed is a condition of a check, and its reason while remediation is allowed.
 const RemediationAllowed = clusterv1.MachineHealthCheckRemediationAllowedCondition
 
-// checkConditions are the conditions of the check that this decision sets or removes: those that are kubemend's to write, and known. All
-// others stand.
+// checkConditions returns the conditions of the check to set or to remove: those that kubemend may write and that are known.
 func checkConditions(facts *Facts, plan *Plan) []metav1.Condition {
 	switch {
-	case facts.Mode == Paused && facts.ActsUnclaimed && !Claimed(facts.Check): // the condition Paused of a claimed check is Cluster API core's
+	case facts.Mode == Paused && facts.ActsUnclaimed && !Claimed(facts.Check): // of a claimed check core writes this condition
 		pauses := facts.pauses()
 		why := make([]string, 0, len(pauses))
 		for _, pause := range pauses {
@@ -56,7 +55,7 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }
 
-// limit is what blocks all machines of the check; nil if nothing does.
+// limit returns the blocker of all machines of the check; nil if there is none.
 func limit(facts *Facts, plan *Plan) *Blocker {
 	c := &Case{Facts: facts, Decision: &Decision{}, plan: plan}
 	i := slices.IndexFunc(rules, func(r Rule) bool { return r.asked == ofLimits && r.When(c) })
@@ -81,7 +80,7 @@ func allowed(facts *Facts, plan *Plan) metav1.Condition {
 	return condition(RemediationAllowed, metav1.ConditionTrue, RemediationAllowed, message)
 }
 
-// leftToCycles names the unhealthy machines that are left to a power cycle which the check did not request; empty if there is none.
+// leftToCycles names the unhealthy machines with a power cycle that the check did not request; empty if there are none.
 func leftToCycles(plan *Plan) string {
 	var left []string
 	for _, decision := range plan.Open {
@@ -96,9 +95,8 @@ func leftToCycles(plan *Plan) string {
 	return "Left to a power cycle that is under way: " + firstOf(left)
 }
 
-// restriction is why the limits keep a machine from being remediated, or cannot be read; empty if they do not. They are mostly exceeded
-// before that, since pending machines count as well; but a warning before any machine is unhealthy would warn of every rollout. (Cluster
-// API does not warn of those either.)
+// restriction returns the reason if the limits block an unhealthy machine or cannot be parsed; otherwise "". Pending machines often exceed
+// the limits earlier, but a warning before a machine is unhealthy would warn of every rollout. Cluster API does not warn then either.
 func restriction(plan *Plan) string {
 	reason := Reason(plan.Allowed.Reason)
 	if reason == InvalidLimit || reason == TooManyUnhealthy && plan.Population.Unhealthy > 0 {
@@ -107,7 +105,7 @@ func restriction(plan *Plan) string {
 	return ""
 }
 
-// reach is the condition WorkloadClusterReachable: whether nodes can be judged, and since when.
+// reach returns the condition WorkloadClusterReachable: whether nodes can be judged, and since when.
 func reach(facts *Facts) metav1.Condition {
 	before := &facts.Reach
 	cond := metav1.Condition{Type: mendv1.WorkloadClusterReachable, LastTransitionTime: metav1.NewTime(facts.Now.Truncate(time.Second))}
@@ -134,7 +132,7 @@ func reach(facts *Facts) metav1.Condition {
 	return cond
 }
 
-// reachText is why nodes cannot be judged, and since when; empty if they can.
+// reachText returns why nodes cannot be judged, and since when; empty if they can.
 func reachText(facts *Facts, cond metav1.Condition) string {
 	switch {
 	case facts.ReachStands():
@@ -161,14 +159,13 @@ func reachText(facts *Facts, cond metav1.Condition) string {
 	return message
 }
 
-// ReachStands reports whether the condition WorkloadClusterReachable stands as it was, with its message: an answer of the workload cluster
-// is awaited.
+// ReachStands reports whether the condition WorkloadClusterReachable keeps its status and message, because an answer is awaited.
 func (facts *Facts) ReachStands() bool {
 	return facts.Initialized() && facts.Link == health.Unsure && facts.Reach.Status != ""
 }
 
-// exclusiveTargets is the condition TargetsExclusive: which other checks select machines of this one. It is False if kubemend does not
-// act on one of them: whoever does sets the same conditions.
+// exclusiveTargets returns the condition TargetsExclusive: which other checks select machines of this one. It is False if kubemend does not
+// act on one of them, because another controller then sets the same conditions.
 func exclusiveTargets(facts *Facts) metav1.Condition {
 	var lines []string
 	cond := condition(mendv1.TargetsExclusive, metav1.ConditionTrue, mendv1.ExclusiveReason, "")
@@ -191,7 +188,7 @@ func exclusiveTargets(facts *Facts) metav1.Condition {
 	return cond
 }
 
-// templateAvailable is the condition RemediationTemplateAvailable, which a check without a template does not have.
+// templateAvailable returns the condition RemediationTemplateAvailable; to remove if the check has no template.
 func templateAvailable(facts *Facts) metav1.Condition {
 	switch {
 	case !facts.Template.External:
@@ -204,8 +201,8 @@ func templateAvailable(facts *Facts) metav1.Condition {
 	return condition(mendv1.RemediationTemplateAvailable, metav1.ConditionTrue, mendv1.TemplateFoundReason, "")
 }
 
-// capacityBack is the condition CapacityBack: of how many remediations it is missing, and what the oldest waits for. While that is not
-// known it stands as it is, and a check of which nothing was ever missing has none.
+// capacityBack returns the condition CapacityBack: how many remediations it is missing for, and what the oldest waits for. set is false if
+// that is not known, or if the check never missed capacity: it has no such condition then.
 func capacityBack(facts *Facts) (cond metav1.Condition, set bool) {
 	capacity := &facts.Capacity
 	if !capacity.Known {
@@ -216,7 +213,8 @@ func capacityBack(facts *Facts) (cond metav1.Condition, set bool) {
 	}
 	message := "The capacity of " + capacity.Target + " is not back"
 	if capacity.Missing > 1 {
-		message = fmt.Sprintf("The capacity of %d remediations is not back, for the longest time that of %s", capacity.Missing, capacity.Target)
+		message = fmt.Sprintf("The capacity of %d remediations is not back, for the longest time that of %s",
+			capacity.Missing, capacity.Target)
 	}
 	if capacity.Message != "" {
 		message += ": " + capacity.Message
@@ -224,11 +222,11 @@ func capacityBack(facts *Facts) (cond metav1.Condition, set bool) {
 	return condition(mendv1.CapacityBack, metav1.ConditionFalse, capacity.Reason, message), true
 }
 
-// selectsWithin is how long after a check its Machines, or what makes them, may be created.
+// selectsWithin is how long after a check its Machines, or the MachineDeployment that makes them, may be created.
 const selectsWithin = 10 * time.Minute
 
-// effective is the condition Effective, which a check has while it, or one of its rules, can never act as it is written, or while a clock
-// forbids it: nothing else on the check would show that.
+// effective returns the condition Effective: False while the check, or one of its rules, can never act as written, or while a wrong clock
+// keeps machines from being judged. Otherwise it is to be removed. Nothing else on the check would show these faults.
 func effective(facts *Facts) metav1.Condition {
 	var reasons, lines []string
 	flaw := func(reason, text string) {

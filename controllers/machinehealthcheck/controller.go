@@ -1,7 +1,7 @@
-// Package machinehealthcheck judges the machines that MachineHealthChecks select, and hands the bad ones to their owner
-// or to an external remediation provider.
+// Package machinehealthcheck judges the machines that MachineHealthChecks select, and has unhealthy machines remediated by their owner or
+// by an external remediation provider.
 //
-// A reconcile of one check observes, decides, applies and tells. What is decided stands in rules.go, decide.go and the files *_decide.go.
+// Each reconcile of a check observes, decides, applies and reports. The decisions are in rules.go, decide.go and the files *_decide.go.
 package machinehealthcheck
 
 import (
@@ -37,76 +37,74 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// RBAC of this controller in the management cluster, besides that of package remediationrequest. Nothing is ever deleted but remediation
-// requests.
+// RBAC of this controller in the management cluster, besides package remediationrequest. It deletes nothing but remediation requests.
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=patch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks/status,verbs=patch
 
-// Reconciler makes reconciles of MachineHealthChecks.
+// Reconciler reconciles MachineHealthChecks.
 type Reconciler struct {
 	// Client reads from caches and writes to the management cluster.
 	Client client.Client
-	// Live reads past the caches; nil for a reader that writes nothing.
+	// Live reads from the API server, past the caches; nil for a reader that writes nothing.
 	Live     client.Reader
 	Clusters Clusters
 	Requests *remediationrequest.Requests
 	Kinds    Kinds
-	// Hosts are those that checks wait for which ask for a spare host; nil for a reconciler that reads none.
+	// Hosts watches BareMetalHosts, for spare hosts and for the labels that policies group by; nil for a reconciler that reads no hosts.
 	Hosts    HostWatch
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Records writes the records of remediations before they begin; nil for a reader that writes nothing. Metal finds hosts; nil where
-	// there are none.
+	// Records writes the record of each remediation before the remediation begins; nil for a reader that writes nothing.
 	Records *records.Records
-	Metal   records.Metal
+	// Metal finds the hosts of machines; nil if there are no hosts.
+	Metal records.Metal
 
-	// Verify asks a workload cluster live whether it is still the one that the Cluster keeps; nil for a reader that writes nothing.
+	// Verify asks a workload cluster live whether its UID is still the one that the Cluster keeps; nil for a reader that writes nothing.
 	Verify func(ctx context.Context, cluster client.ObjectKey) error
 
 	// Unclaimed says what to do with checks that are not claimed for kubemend.
 	Unclaimed Unclaimed
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a check, or its Cluster, must have; empty for all.
-	// (package shard)
 	WatchFilterValue string
-	// Installed reports whether there is a CustomResourceDefinition of that name, from a cache. Without it the API server is asked for
-	// kinds that are not installed, again and again while a machine on a host is unhealthy.
+	// Installed reports from a cache whether a CustomResourceDefinition of that name exists. If Installed is nil, each reconcile with an
+	// unhealthy machine on a host asks the API server for kinds that are not installed.
 	Installed func(ctx context.Context, crd string) (bool, error)
-	// Ledger gives places to remediations by RemediationPolicies; nil for a reader that writes nothing.
+	// Ledger gives remediations the places that RemediationPolicies allow; nil for a reader that writes nothing.
 	Ledger *policy.Ledger
-	// Resync is after how long a check is looked at although nothing happened.
+	// Resync is how long after a reconcile a check is reconciled again although nothing happened.
 	Resync time.Duration
 
 	memory     memory
-	machines   toolscache.Indexer // nil: they are listed through Client
-	written    consistency.Writes // Machines
-	writing    sync.Map           // the Machines that result from own writes whose events are awaited, by ownWrite
-	requested  consistency.Kinds  // requests that were created, or may have been
+	machines   toolscache.Indexer // nil: Client lists the machines
+	written    consistency.Writes // own writes to Machines
+	writing    sync.Map           // the Machines that own writes stored, until their events arrive, by ownWrite
+	requested  consistency.Kinds  // own requests: created, or perhaps created
 	spares     spares
-	placing    sync.Mutex // held from the look at which hosts were counted on until places are taken
+	placing    sync.Mutex // held while askPlaces compares observed.given and takes places
 	hostLabels labelsOfHosts
 	merging    enqueue.Merging
 	controller controller.Controller
 	wake       func(check types.NamespacedName, in time.Duration) // enqueues a check
 }
 
-// Clusters are the workload clusters. (package workload)
+// Clusters reads the workload clusters; see package workload.
 type Clusters interface {
 	Doubt(cluster client.ObjectKey, now time.Time)
 	View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (workload.View, error)
 	NodesExist(ctx context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error)
 }
 
-// Kinds are the kinds of templates and requests that are in use.
+// Kinds knows the kinds of templates and requests in use.
 type Kinds interface {
 	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
 	InUse() []schema.GroupVersionKind
 	Source(h handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request]) source.Source
 }
 
-// Reconcile makes the observed state of the check called req agree with the plan for it. Events are sent after what they report was saved.
+// Reconcile judges the machines of the check that req names and carries out the plan. It sends events only after it saved what they report.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	state, err := r.find(ctx, req.NamespacedName, r.Clock.Now())
 	if err != nil {
@@ -130,7 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	state.Allowed = r.Ledger.Allows(req.NamespacedName, state.Cluster.Name)
 	plan := r.decide(ctx, state)
-	if r.changed(ctx, state, plan) { // the next view of it is of a cluster that is Down
+	if r.changed(ctx, state, plan) { // the next reconcile finds the Link Down
 		r.settlePlaces(state, nil)
 		r.memory.Store(req.NamespacedName, state.before)
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
@@ -141,7 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.tell(ctx, state, plan, done), nil
 }
 
-// decide decides on state, and reads what a plan needs that was not read.
+// decide returns the plan. It reads the facts that the plan asks for and decides again, until the plan needs nothing more.
 func (r *Reconciler) decide(ctx context.Context, state *observed) *Plan {
 	for {
 		state.SpareWait = r.Ledger.SpareWaits(state.Check, state.Cluster)
@@ -150,14 +148,14 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) *Plan {
 		case plan.Needs.Cycles:
 			r.observeCycles(ctx, state)
 		case plan.Needs.Template:
-			_ = r.readTemplate(ctx, state) // that it is of no use blocks the machines
+			_ = r.readTemplate(ctx, state) // tryTemplate keeps the error for each machine
 			state.tryTemplate(plan)
 		case plan.Needs.Hosts:
 			r.observeHosts(ctx, state, plan)
 		case plan.Needs.Spares:
 			r.observeSpares(ctx, state, plan)
 		case state.Placeless == nil && !state.Explains:
-			if !r.takePlaces(ctx, state, plan) { // of two checks that want the same host one reads the hosts again
+			if !r.takePlaces(ctx, state, plan) { // another check may have taken the host meanwhile
 				r.observeSpares(ctx, state, plan)
 			}
 		default:
@@ -166,9 +164,9 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) *Plan {
 	}
 }
 
-// wakeOthers has the other checks of the same machines reconciled if the opinions in next are news to them. Where a remediation did not
-// begin that they were told of, they may have waited for it. That is as often as this check tries: else two checks whose requests are
-// refused would try in turn without a pause.
+// wakeOthers enqueues the other checks of the same machines if next has opinions that they do not know yet. They may have waited for an
+// announced remediation that did not begin; then they are enqueued only as often as this check retries. Otherwise two checks whose requests
+// are refused would try in turn without a pause.
 func (r *Reconciler) wakeOthers(state *observed, plan *Plan, next *remembered) {
 	in := enqueue.MergeWindow
 	switch {
@@ -187,8 +185,8 @@ func (r *Reconciler) wakeOthers(state *observed, plan *Plan, next *remembered) {
 	}
 }
 
-// leaveAlone sets the conditions of a check whose machines are not judged, as far as they are kubemend's to set. state is nil if the check
-// is gone. All that ends that state is watched.
+// leaveAlone writes the conditions that kubemend may set on a check whose machines are not judged. state is nil if the check is gone.
+// Nothing is requeued: every change that ends this state has a watch.
 func (r *Reconciler) leaveAlone(ctx context.Context, key types.NamespacedName, state *observed) (ctrl.Result, error) {
 	r.forget(key, state != nil)
 	if state == nil {
@@ -201,17 +199,16 @@ func (r *Reconciler) leaveAlone(ctx context.Context, key types.NamespacedName, s
 	return ctrl.Result{}, err
 }
 
-// Unclaimed says what to do with checks that are not claimed for kubemend. It is the
-// value of the flag --unclaimed-machine-health-checks.
+// Unclaimed says what to do with checks that are not claimed for kubemend. It is the value of the flag --unclaimed-machine-health-checks.
 type Unclaimed string
 
 const (
-	// Observe judges, exports metrics and answers questions, and writes nothing.
+	// Observe judges, exports metrics and explains, and writes nothing.
 	Observe Unclaimed = "observe"
-	// Act treats unclaimed checks like claimed ones. It is for clusters in which Cluster API core
-	// leaves MachineHealthChecks alone; elsewhere two controllers would act on one check.
+	// Act treats unclaimed checks like claimed ones. It is for clusters in which Cluster API core leaves MachineHealthChecks alone;
+	// elsewhere two controllers would act on one check.
 	Act Unclaimed = "act"
-	// Ignore does not look at unclaimed checks at all.
+	// Ignore does not reconcile unclaimed checks.
 	Ignore Unclaimed = "ignore"
 )
 
@@ -231,14 +228,14 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Concurrency, "machinehealthcheck-concurrency", 50, "Number of MachineHealthChecks to process at the same time.")
 }
 
-// Validate returns what is wrong with the values that the types of the flags let pass.
+// Validate returns an error for a value that the flag's type accepts but the controller does not.
 func (o *Options) Validate() error {
 	return flags.Positive("machinehealthcheck-concurrency", o.Concurrency)
 }
 
-// SlimMachine is the transform of the machine cache. It drops what is not read here: managed fields, what `kubectl apply` leaves in an
-// annotation, bootstrap data, addresses, node details. Conditions are kept whole, in both flavours: they are lists that are written back
-// as a whole. So is a failure that is final. Texts that nearly all machines have are in memory once.
+// SlimMachine is the transform of the machine cache. It drops fields that kubemend does not read: managed fields, the annotation of
+// `kubectl apply`, bootstrap data, addresses, node details. It keeps all conditions, in both API versions, because kubemend writes these
+// lists as a whole. It keeps failureReason and failureMessage. It interns strings that most machines share.
 func SlimMachine(obj any) (any, error) {
 	machine, ok := obj.(*clusterv1.Machine)
 	if !ok {
@@ -258,7 +255,7 @@ func SlimMachine(obj any) (any, error) {
 	}
 	slim.Status = clusterv1.MachineStatus{
 		NodeRef: machine.Status.NodeRef, FailureDomain: machine.Status.FailureDomain, Initialization: machine.Status.Initialization,
-		Deletion: machine.Status.Deletion, Conditions: slices.Clone(machine.Status.Conditions), // in no more memory than they need
+		Deletion: machine.Status.Deletion, Conditions: slices.Clone(machine.Status.Conditions), // Clone drops spare capacity
 	}
 	for i := range slim.Status.Conditions {
 		cond := &slim.Status.Conditions[i]
@@ -279,8 +276,8 @@ func SlimMachine(obj any) (any, error) {
 	return slim, nil
 }
 
-// SlimMetadata is the transform of caches of metadata and of everything else that is not judged. Of a check it keeps what was applied, by
-// which a field is found that the API server has dropped.
+// SlimMetadata is the transform of all other caches. It keeps the last-applied annotation of checks, in which the condition Effective finds
+// fields that the API server has dropped.
 func SlimMetadata(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetManagedFields(nil)

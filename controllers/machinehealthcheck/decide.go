@@ -14,15 +14,15 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/place"
 )
 
-// Settling is how long nothing starts after a change that may be the first of many.
+// Settling is how long no remediation starts after a machine failed or a short-circuit ended: more machines may follow in a moment.
 const Settling = 100 * time.Millisecond
 
-// Decide returns the plan for facts: for each machine what blocks its remediation, and whether it starts.
+// Decide returns the plan for facts: for each machine what blocks its remediation, and whether the remediation starts.
 func Decide(facts Facts) Plan {
 	plan := Plan{Reach: reach(&facts)}
 	plan.Decisions, plan.Open = facts.decisions()
 	plan.Population.Healthy = len(plan.Decisions) - len(plan.Open)
-	var waiting []*Decision // those that nothing about their machines keeps from starting
+	var waiting []*Decision // machines whose own state does not block them
 	for _, decision := range plan.Open {
 		if decision.InFlight = isInFlight(&facts, decision); !decision.InFlight && !blockedAlone(&facts, &plan, decision) {
 			waiting = append(waiting, decision)
@@ -53,8 +53,8 @@ func Decide(facts Facts) Plan {
 	return plan
 }
 
-// needs are the facts that this decision depends on and that were not read. The template is not read before it is known which machines are
-// left to their power cycles.
+// needs returns the facts that the decision depends on and that were not read. The template comes after the power cycles, which decide for
+// which machines a request may be created.
 func needs(facts *Facts, plan *Plan) Needs {
 	some := func(needs func(decision *Decision) bool) bool {
 		return slices.ContainsFunc(plan.Open, needs)
@@ -75,7 +75,7 @@ func needs(facts *Facts, plan *Plan) Needs {
 	return needed
 }
 
-// NeedsHost reports whether something about the machine of decision depends on its host, which was not read.
+// NeedsHost reports whether the decision depends on the machine's host, which was not read yet.
 func (decision *Decision) NeedsHost(facts *Facts) bool {
 	machine := decision.Target.Machine
 	if decision.Target.Host != nil || !OnHost(machine) || Deleting(machine) || decision.InFlight {
@@ -93,9 +93,8 @@ func (decision *Decision) needsCycles() bool {
 
 var notUnhealthy = []Blocker{{Rule: NotUnhealthy}}
 
-// isInFlight reports whether it is observed that a remediation of the machine of decision was begun and is not over: a request of this
-// check exists, or the owner was asked and has neither finished nor was the machine healthy again. It is read from what is observed, so
-// no crash can lose it.
+// isInFlight reports whether a remediation of the machine has begun and is not over: a request of this check exists, or the owner was
+// asked, has not finished, and the machine has not been healthy since. All of this is stored in the API server.
 func isInFlight(facts *Facts, decision *Decision) bool {
 	target := decision.Target
 	switch {
@@ -103,16 +102,16 @@ func isInFlight(facts *Facts, decision *Decision) bool {
 		return target.Ownership != ForeignRequest
 	case decision.Verdict.State == health.Healthy && !Deleting(target.Machine) || OwnerOf(target.Machine) == NotAsked:
 		return false
-	case target.remediatedBy() != nil: // it counts for the check that asked
+	case target.remediatedBy() != nil: // in flight for the check that asked
 		return false
 	}
 	canRequest := facts.Template.External && facts.Template.Known
-	return !canRequest || !target.stuck(facts.Now) // that there is a template now is news to one whose owner will not remediate it
+	return !canRequest || !target.stuck(facts.Now) // a stuck owner: the check can create a request instead
 }
 
-// occupies reports whether the machine of decision has one of the places that maxInFlight of RemediationPolicies allows: its remediation
-// is in progress, and somebody carries it out. A machine whose owner cannot replace it, or does not answer, waits for a person, however
-// long, and the others go on. So does a power cycle of a host that somebody else keeps off.
+// occupies reports whether the machine takes one of the places that maxInFlight of RemediationPolicies allows: its remediation is in
+// progress, and somebody carries it out. If the owner cannot replace the machine or does not answer, or if another user keeps its host
+// powered off, a person has to act. That may take long, so the machine takes no place.
 func occupies(facts *Facts, decision *Decision) bool {
 	target := decision.Target
 	switch {
@@ -134,7 +133,7 @@ func waitsForOthers(req *metav1.PartialObjectMetadata) bool {
 	return req != nil && req.Annotations[mendv1.WaitsForAnnotation] != ""
 }
 
-// Class is what the limits count the machine of decision as.
+// Class returns how the limits count the machine of decision.
 func (decision *Decision) Class() budget.Class {
 	if Deleting(decision.Target.Machine) {
 		return budget.Deleting
@@ -147,8 +146,8 @@ var classes = map[health.State]budget.Class{
 	health.Unknown: budget.Unknown,
 }
 
-// refusedAt is when the remediation of the machine of decision was last tried and could not be begun; zero if it was not, or has begun
-// since. Such a machine goes after all others: else one that cannot be remediated would keep them waiting for ever.
+// refusedAt returns when a remediation of the machine was last tried and could not begin; zero if none was tried, or one has begun since.
+// Such a machine goes after all others: otherwise a machine that cannot be remediated would keep the others waiting for ever.
 func refusedAt(facts *Facts, decision *Decision) time.Time {
 	target := decision.Target
 	if at := facts.Memory.Refused[target.UID]; !at.IsZero() || !facts.Template.External || !RequestFailed(target.Machine) {
@@ -164,10 +163,9 @@ func byHand(decision *Decision) int {
 	return 0
 }
 
-// holdBack finds those of the machines that wait which do not start now whatever the limits are: they take no place from others, and no
-// host is counted for two of them. It returns the others. One that waits for a spare host says so while limits forbid its remediation too;
-// in a storm everything is just seen. The first have the turn, and the hosts: those marked by hand, then those that have been due for
-// longest, and by name where that is the same.
+// holdBack marks the waiting machines that do not start now whatever the limits are, and returns the others. The marked machines take no
+// place from others, and no host is counted twice. A machine is marked even if limits block it too, so that it reports the missing host.
+// Places and hosts go first to machines whose remediation was not refused, then to those marked by hand, then to those due for longest.
 func holdBack(facts *Facts, plan *Plan, waiting []*Decision) []*Decision {
 	slices.SortStableFunc(waiting, func(a, b *Decision) int {
 		return cmp.Or(
@@ -195,8 +193,8 @@ func holdBack(facts *Facts, plan *Plan, waiting []*Decision) []*Decision {
 	})
 }
 
-// oneMay reports whether one of the machines may be remediated whose failure is contradicted: the capacity of the one before is back, no
-// remediation goes on, and all machines have nodes. After one that does not come back a person has to see why.
+// oneMay reports whether the remediation of one machine whose failure is contradicted may start: the capacity of the one before is back, no
+// remediation is in flight, and all machines have nodes. If the capacity does not come back, a person has to find out why.
 func (facts *Facts) oneMay(plan *Plan) bool {
 	return facts.Capacity.Missing == 0 && !slices.ContainsFunc(plan.Open, func(decision *Decision) bool {
 		return decision.InFlight || Deleting(decision.Target.Machine) || decision.Target.Health.Node == health.NodeAwaited
@@ -204,16 +202,16 @@ func (facts *Facts) oneMay(plan *Plan) bool {
 }
 
 const (
-	// hearsSoon is how long after a Machine was first seen not healthy its other checks have usually judged it, as after a start.
+	// hearsSoon is how long after a Machine was first seen not healthy its other checks have usually judged it, also after a start.
 	hearsSoon = 10 * time.Second
-	// yieldsFor is how long after an attempt in vain a check lets others go first: longer than its answer may be awaited that was lost. A
-	// check whose webhook does not answer would else keep the others waiting for ever.
+	// yieldsFor is how long after a failed attempt a check lets other checks go first. It is longer than a lost answer may be awaited.
+	// Without it a check whose webhook does not answer would keep the others waiting for ever.
 	yieldsFor = time.Minute
 )
 
-// putOff is what a remediation of target waits for now that is due: what was just seen may be the first of many, and no machine starts
-// before all its checks have judged it, but not for ever, since a kind of requests may never be read; nor while it is the turn of another
-// check that finds it unhealthy.
+// putOff returns why a remediation that is due waits: another check has not judged the machine yet; it is the turn of another check that
+// finds the machine unhealthy; or the failure was just seen and may be the first of many. The wait for a check has a deadline, since its
+// kind of requests may never become readable.
 func (facts *Facts) putOff(target *Target) PutOff {
 	since, known := facts.Memory.NotHealthy[target.UID]
 	if !known {
@@ -234,7 +232,7 @@ func (facts *Facts) putOff(target *Target) PutOff {
 	case !facts.Limited:
 		return PutOff{}
 	case facts.Memory.ShortCircuited:
-		since = facts.Now // if few enough are unhealthy in this reconcile, it is the first one
+		since = facts.Now // if the short-circuit is over, it ended in this reconcile
 	case facts.Memory.Calm.After(since):
 		since = facts.Memory.Calm
 	}
@@ -242,8 +240,8 @@ func (facts *Facts) putOff(target *Target) PutOff {
 	return PutOff{Reason: JustSeen, Until: settled, Recheck: settled}
 }
 
-// next is the first moment at which time alone starts a remediation or changes the grant, and the first one at which it changes what is
-// known of a machine: its verdict, or that its host is power-cycled.
+// next returns the first moment at which time alone starts a remediation or changes the grant, and the first at which time alone
+// changes what is known of a machine, such as its verdict.
 func (plan *Plan) next(facts *Facts) (starts, verdicts time.Time) {
 	for _, decision := range plan.Open {
 		verdicts = health.Earliest(verdicts, decision.Verdict.Recheck)
@@ -266,7 +264,7 @@ func (plan *Plan) next(facts *Facts) (starts, verdicts time.Time) {
 	return starts, verdicts
 }
 
-// after is the memory that goes with the plan for facts.
+// after returns what to remember from plan.
 func (m Memory) after(facts *Facts, plan *Plan) Memory {
 	next := Memory{
 		Check: facts.Check.UID, NotHealthy: map[types.UID]time.Time{}, Calm: m.Calm, ShortCircuited: plan.Grant.ShortCircuited(),

@@ -166,7 +166,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 	}
 }
 
-// ending is a blocker, and when time alone ends it.
+// blockerEnd is a blocker, and when time alone ends it.
 type blockerEnd struct {
 	by    Reason
 	until time.Time
@@ -180,7 +180,7 @@ func (d *Decision) blockerEnds() []blockerEnd {
 	return all
 }
 
-// A condition that says why a machine is not judged is not what keeps it from being remediated later.
+// A rule that says why a machine is not judged now does not block its later remediation.
 func TestWhichBlockersAreOfMachinesThatAreNotJudged(t *testing.T) {
 	for name, tc := range map[string]struct {
 		given Facts

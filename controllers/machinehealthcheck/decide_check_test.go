@@ -16,7 +16,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// conditionsOf are the conditions of a check that p sets, as type, status and reason; those that it removes have no status.
+// conditionsOf returns the conditions that p sets on a check, as type, status and reason; a condition to remove has no status.
 func conditionsOf(p *Plan) map[string]string {
 	all := map[string]string{}
 	for _, c := range p.Conditions {
@@ -54,8 +54,8 @@ func TestTheConditionsOfACheck(t *testing.T) {
 		"RemediationTemplateAvailable= SpareHostAvailable= Paused=False/NotPaused Effective="
 	for name, tc := range map[string]struct {
 		given Facts
-		// want is what differs from an active check without trouble, or all that another one sets: empty for a condition that is removed, "-" for
-		// one that stands.
+		// want is the difference from an active check without trouble, or, for another check, all that it sets: empty for a condition to
+		// remove, "-" for one that stays.
 		want string
 	}{
 		"a check without trouble":                                {ours(), ""},
@@ -177,7 +177,7 @@ func TestWhetherTheWorkloadClusterIsReachable(t *testing.T) {
 	}
 }
 
-// An outage hides nodes that start; its end counts as a start. Contact that was never lost does not.
+// Nodes may start unseen during an outage, so its end counts as a start. Without an outage nothing does.
 func TestOnlyContactThatCameBackCountsAsAStart(t *testing.T) {
 	for reason, want := range map[string]time.Time{mendv1.ReachableAgainReason: ago(time.Minute), mendv1.ReachableReason: {}} {
 		f := facts()

@@ -18,7 +18,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// of are the facts of a check that kubemend acts on, without limits, whose owners remediate.
+// facts returns the facts of a check that kubemend acts on, without limits, whose machines their owners remediate.
 func facts(targets ...givenMachine) Facts {
 	f := Facts{
 		Now: noon, Mode: Active, Link: health.Up, Template: Template{Known: true}, Settings: Settings{Limits: budget.Limits{AtMost: 100}},
@@ -41,10 +41,10 @@ func facts(targets ...givenMachine) Facts {
 	return f
 }
 
-// byRequests are the facts of a check whose machines are remediated by requests.
+// byRequests returns the facts of a check that creates requests.
 func byRequests(targets ...givenMachine) Facts { return facts(targets...).with(external) }
 
-// has gives a Machine, a check or a Cluster a condition.
+// has sets a condition of a Machine, a check or a Cluster.
 func has(obj interface {
 	GetConditions() []metav1.Condition
 	SetConditions([]metav1.Condition)
@@ -71,7 +71,7 @@ func (f Facts) with(changes ...func(*Facts)) Facts {
 	return f
 }
 
-// is a machine in a state, which has an owner; one that is unhealthy has been so for a minute, and the timeout of others expires in one.
+// is returns a machine in a state, with an owner. If unhealthy, it has been so for a minute; otherwise its timeout expires in a minute.
 func is(state health.State, changes ...func(*givenMachine)) givenMachine {
 	t := givenMachine{Target: Target{Machine: aMachine(), Health: &health.Target{}}, Verdict: health.Verdict{State: state}}
 	switch state {
@@ -97,18 +97,18 @@ func byPerson(t *givenMachine) {
 	t.Verdict.Findings = append(t.Verdict.Findings, health.Finding{Reason: health.MarkedByHand})
 }
 
-// aMachine is one that has an owner.
+// aMachine returns a Machine with an owner.
 func aMachine() *clusterv1.Machine {
 	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "MachineSet", Controller: ptr.To(true)}}}}
 }
 
-// unstarted is a machine that was made an hour ago, never had a node, and has been unhealthy for half a minute.
+// unstarted makes a machine that was created an hour ago, never had a node, and has been unhealthy for 30 seconds.
 func unstarted(t *givenMachine) {
 	t.CreationTimestamp = metav1.NewTime(ago(time.Hour))
 	due(30 * time.Second)(t)
 }
 
-// former are remediations of machines of the owner that never had a node, which were begun so long ago.
+// former adds records of remediations of the same owner's Machines that never had a node, begun that long ago.
 func former(begun ...time.Duration) func(*Facts) {
 	return func(f *Facts) {
 		for _, d := range begun {
@@ -123,11 +123,11 @@ func condOf(kind string, status metav1.ConditionStatus, reason string) func(*giv
 	return func(t *givenMachine) { has(t.Machine, metav1.Condition{Type: kind, Status: status, Reason: reason}) }
 }
 
-// What a machine may be.
+// Changes of a machine.
 func deleting(t *givenMachine)  { t.DeletionTimestamp = &metav1.Time{Time: noon} }
 func olderActs(t *givenMachine) { t.OlderCheck = "older" }
 
-// beside is a machine of which another check says that.
+// besideCheck adds another check with an opinion on the machine.
 func besideCheck(other Opinion) func(*givenMachine) {
 	return func(t *givenMachine) { t.Others = append(t.Others, other) }
 }
@@ -142,14 +142,14 @@ func waitsForOthersNow(t *givenMachine) {
 	t.Request.Annotations = map[string]string{mendv1.WaitsForAnnotation: "HostKeptOff"}
 }
 
-// updatingFor is a machine that is updated in place for so long, ruledOut one against whose update there is a rule.
+// updatingFor has the machine updated in place for that long.
 func updatingFor(d time.Duration) func(*givenMachine) {
 	return func(t *givenMachine) {
 		has(t.Machine, since(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, "", ago(d)))
 	}
 }
 
-// turnedAgo is a machine one of whose conditions turned so long ago.
+// turnedAgo sets a condition that turned False that long ago.
 func turnedAgo(kind string, d time.Duration) func(*givenMachine) {
 	return func(t *givenMachine) { has(t.Machine, since(kind, metav1.ConditionFalse, "", ago(d))) }
 }
@@ -158,10 +158,10 @@ func ruledOut(t *givenMachine) {
 	t.Verdict.Findings[0].Signal = health.Signal{Source: health.OnMachine, Type: clusterv1.MachineUpdatingCondition}
 }
 
-// withHost is what was read of the host of a machine.
+// withHost sets what was read of the host of a machine.
 func withHost(h Host) func(*givenMachine) { return func(t *givenMachine) { t.Host = &h } }
 
-// askedAgo is a machine whose owner, of a kind that knows nothing of remediations, was asked so long ago.
+// askedAgo has the owner asked that long ago; its kind is not known to report remediations.
 func askedAgo(d time.Duration) func(*givenMachine) {
 	return func(t *givenMachine) {
 		marked(t)
@@ -170,7 +170,7 @@ func askedAgo(d time.Duration) func(*givenMachine) {
 	}
 }
 
-// saysInV1Beta1 is an owner that has answered so long ago, as RKE2's and k0smotron's do, and whose kind so is known to answer.
+// saysInV1Beta1 has the owner answer in the v1beta1 condition that long ago, as the owners of RKE2 and k0smotron do.
 func saysInV1Beta1(d time.Duration) func(*givenMachine) {
 	return func(t *givenMachine) {
 		t.SetV1Beta1Conditions(clusterv1.Conditions{{
@@ -207,18 +207,18 @@ var (
 	notFound        = condOf(ExternallyRemediated, metav1.ConditionFalse, remediationTemplateNotFound)
 )
 
-// failedBefore is a machine of which an hour ago no request could be made.
+// failedBefore has the creation of a request fail an hour ago.
 func failedBefore(t *givenMachine) {
 	has(t.Machine, since(ExternallyRemediated, metav1.ConditionFalse, requestCreationFailed, ago(time.Hour)))
 }
 
-// saidToFail is a machine whose provider once wrote that it has failed, and whose node is Ready.
+// saidToFail has the provider report a final failure while the node is Ready.
 func saidToFail(t *givenMachine) {
 	t.Node = &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	t.Verdict.Findings = []health.Finding{{Reason: health.MachineFailed}}
 }
 
-// nodeIs is a machine whose node, which is not read, was Ready when Cluster API last saw it.
+// nodeIs makes a machine whose node is not read, but was Ready when Cluster API last saw it.
 func nodeIs(node health.Node) func(*givenMachine) {
 	return func(t *givenMachine) {
 		t.Node, t.Health.Node = nil, node
@@ -244,12 +244,12 @@ func hasRequest(by Ownership) func(*givenMachine) {
 	}
 }
 
-// unjudgedSincePause is a machine of which something is known that Cluster API wrote before a pause.
+// unjudgedSincePause has conditions of the machine that were written before a pause.
 func unjudgedSincePause(t *givenMachine) {
 	t.Verdict.Void = []health.Void{{Doubt: health.NotSincePause}}
 }
 
-// initialized says that the control plane was at that moment, ready that the infrastructure of the Cluster was.
+// initialized sets when the control plane became initialized; ready does so for the infrastructure of the Cluster.
 func initialized(at time.Time) func(*Facts) {
 	return func(f *Facts) {
 		has(f.Cluster, since(clusterv1.ClusterControlPlaneInitializedCondition, metav1.ConditionTrue, "", at))
@@ -265,7 +265,7 @@ func uninitialized(f *Facts) {
 	f.Link = health.Unsure
 }
 
-// What may be so of the check, its template and its cluster.
+// Changes of the check, its template and its cluster.
 func external(f *Facts)       { f.Template.External = true }
 func unknown(f *Facts)        { f.Template.External, f.Template.Known = true, false }
 func missing(f *Facts)        { f.Template.External, f.Template.Missing = true, "it is gone" }
@@ -276,14 +276,14 @@ func tooFew(f *Facts)         { f.Limits.AtLeast = 8 }
 func invalid(f *Facts)        { f.Invalid = &InvalidField{"spec.x", errors.New("it is odd")} }
 func limitsMatter(f *Facts)   { f.Limited = true }
 
-// refused is a kind that can be no template: then it is not looked for.
+// refused has the check name a kind that cannot be a template, so that no template is read.
 func refused(f *Facts) {
 	f.Template = Template{External: true, Refused: true, Missing: "it is a Lease"}
 }
 
 func capacityMissing(f *Facts) { f.Capacity.Missing = 1 }
 
-// noPlace is a RemediationPolicy that gives no place to any machine.
+// noPlace has RemediationPolicies give no machine a place.
 func noPlace(f *Facts) {
 	f.Placeless = map[types.UID][]rule.Blocker{}
 	for _, target := range f.Targets {
@@ -292,14 +292,14 @@ func noPlace(f *Facts) {
 	}
 }
 
-// knownSince says that the machine of that name is known not to be healthy for so long.
+// knownSince has that machine known as not healthy for that long.
 func knownSince(name string, d time.Duration) func(*Facts) {
 	return func(f *Facts) {
 		f.Memory.Check, f.Memory.NotHealthy = f.Check.UID, map[types.UID]time.Time{types.UID("uid-of-" + name): ago(d)}
 	}
 }
 
-// starting are the names of the machines whose remediation starts, in their order.
+// starting returns the sorted names of the machines whose remediation starts.
 func (f Facts) starting() string {
 	var names []byte
 	for i, d := range Decide(f).Decisions {

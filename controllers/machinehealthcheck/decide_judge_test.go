@@ -14,24 +14,24 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// noNode is a machine that waits for its first node since then.
+// noNode returns a machine that has waited for its first node since that time.
 func noNode(since time.Time) Target {
 	return Target{Machine: aMachine(), Health: &health.Target{Node: health.NodeAwaited, AwaitedSince: since}}
 }
 
-// silent is a machine whose node has not been Ready since then.
+// silent returns a machine whose node has not been Ready since that time.
 func silent(since time.Time) Target {
 	return Target{Machine: aMachine(), Health: &health.Target{
 		Node: health.NodePresent, Signals: []health.Signal{{Source: health.OnNode, Type: "Ready", Status: "Unknown", Since: since}},
 	}}
 }
 
-// failed is a machine that has failed for good.
+// failedMachine returns a machine with a final failure.
 func failedMachine() Target {
 	return Target{Machine: aMachine(), Health: &health.Target{Node: health.NodePresent, Failure: "it burns"}}
 }
 
-// judging are the facts of a check that tolerates a node that is not Ready for five minutes, and waits ten for the first one.
+// judging returns the facts of a check with a timeout of five minutes for a node that is not Ready and of ten for the first node.
 func judging(t Target, changes ...func(*Facts)) Facts {
 	f := facts().with(changes...)
 	t.Name, t.UID = "a", "uid-of-a"
@@ -43,7 +43,7 @@ func judging(t Target, changes ...func(*Facts)) Facts {
 	return f
 }
 
-// judged is the plan for f, with the verdicts that its targets get.
+// judged returns the plan for f after judging its targets.
 func judged(f Facts) Plan {
 	f.Verdicts = judge(&f, nil)
 	return Decide(f)
@@ -77,7 +77,7 @@ func TestWhatTheClusterChangesAboutAVerdict(t *testing.T) {
 	for name, tc := range map[string]struct {
 		given Facts
 		want  health.State
-		until time.Time // that it is so
+		until time.Time // when time alone changes the verdict
 	}{
 		"a node that is silent for long enough": {
 			judging(silent(ago(5 * minute))), health.Unhealthy, time.Time{},

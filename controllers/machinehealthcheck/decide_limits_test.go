@@ -76,7 +76,7 @@ func TestHowManyMoreMayTurnBadBeforeNothingBegins(t *testing.T) {
 	}
 }
 
-// A rollout exceeds the limits as well, and is no reason for a warning.
+// A rollout exceeds the limits too, but is no reason for a warning.
 func TestOfWhichLimitsTheCheckWarns(t *testing.T) {
 	for name, tc := range map[string]struct {
 		given Facts

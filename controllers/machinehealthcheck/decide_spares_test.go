@@ -17,8 +17,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// waitsFor makes a check wait that long for spare hosts, which were read: those that fit each machine, in the order of the names of the
-// machines.
+// waitsFor makes a check wait that long for spare hosts. fits are the hosts that fit each machine, in the order of the machines' names.
 func waitsFor(d time.Duration, fits ...[]string) func(*Facts) {
 	return func(f *Facts) {
 		f.SpareWait, f.Read.Spares, f.Spares.Fits = func(*clusterv1.Machine) time.Duration { return d }, true, map[types.UID][]string{}
@@ -98,7 +97,7 @@ func TestARemediationWaitsForASpareHost(t *testing.T) {
 	}
 }
 
-// Whether hosts are read depends on nothing but whether they are needed.
+// Hosts are read exactly when a decision needs them.
 func TestHostsAreReadOnlyForARemediationThatNeedsOne(t *testing.T) {
 	unread := func(f *Facts) { f.Read.Spares = false }
 	for name, tc := range map[string]struct {
@@ -125,7 +124,7 @@ func TestHostsAreReadOnlyForARemediationThatNeedsOne(t *testing.T) {
 
 func cyclesRead(f *Facts) { f.Read.Cycles = true }
 
-// Of two machines and one host one starts: the one whose turn it is. The other one waits, and takes no place in the queue.
+// Of two machines that one host fits, the first in order starts. The other waits, and takes no place from others.
 func TestTwoMachinesDoNotCountOnTheSameHost(t *testing.T) {
 	hour := waitsFor(time.Hour, one, one)
 	for name, tc := range map[string]struct {
@@ -203,7 +202,8 @@ func TestWhatIsSaidOfAWaitForASpareHost(t *testing.T) {
 	}
 }
 
-// Each machine that starts has a host, whichever CAPM3 picks for the others; none waits beyond its deadline; and who waits takes no place.
+// Each machine that starts early has a host, whichever hosts CAPM3 picks for the others. No machine waits beyond its deadline, and a
+// waiting machine takes no place.
 func TestWhateverIsKnownOfSpareHosts(t *testing.T) {
 	host := rapid.Map(rapid.IntRange(0, 4), func(n int) string { return fmt.Sprint("h", n) })
 	rapid.Check(t, func(t *rapid.T) {
@@ -221,7 +221,7 @@ func TestWhateverIsKnownOfSpareHosts(t *testing.T) {
 		}
 		f.Spares.Expected = rapid.SliceOfN(hosts, 0, 3).Draw(t, "expected")
 		p := Decide(f)
-		claims, late := slices.Clone(f.Spares.Expected), false // one that starts without a host may take any
+		claims, late := slices.Clone(f.Spares.Expected), false // a machine that starts without a host may take any
 		for _, d := range p.Decisions {
 			if s := d.Spare; s != nil && s.Lacks == "" && d.Starts() {
 				claims = append(claims, f.Spares.Fits[d.Target.UID])
@@ -258,7 +258,7 @@ func TestWhateverIsKnownOfSpareHosts(t *testing.T) {
 	})
 }
 
-// A restart forgets all that is remembered, and a crash can come at any moment: the deadline is the same.
+// A restart loses the memory and a crash can happen at any moment, but the deadline stays the same.
 func TestTheDeadlineOfAWaitOutlivesTheProcess(t *testing.T) {
 	wait := waitsFor(10*time.Minute, none)
 	first := facts(bad(onHost)).with(wait)

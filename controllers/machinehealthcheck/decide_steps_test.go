@@ -17,7 +17,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// steps is what d does, in one line.
+// steps returns what d does, in one line.
 func (d *Decision) steps() string {
 	var words []string
 	if d.Step != NoStep {
@@ -126,7 +126,7 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 	}
 }
 
-// The shell asks first whether the workload cluster is still the same.
+// Before it acts, the controller checks that the workload cluster is still the same (Reconciler.changed).
 func TestWhatActsOnAMachine(t *testing.T) {
 	for name, tc := range map[string]struct {
 		given Facts
@@ -161,7 +161,7 @@ func TestARequestIsCreatedOrAnOwnerAskedExactlyWhereARemediationStarts(t *testin
 	})
 }
 
-// What a person or a rule found first is what the condition says; the message lists all.
+// A finding by a person or a Machine rule gives the reason of the condition; the message lists all findings.
 func TestTheReasonOfAnUnhealthyMachineIsTheFirstFindingThatIsDue(t *testing.T) {
 	finding := func(is health.Reason, at time.Time) health.Finding { return health.Finding{Reason: is, Due: at} }
 	for name, tc := range map[string]struct {
@@ -185,12 +185,12 @@ func TestTheReasonOfAnUnhealthyMachineIsTheFirstFindingThatIsDue(t *testing.T) {
 	}
 }
 
-// ofSet is a machine that belongs to a MachineSet.
+// ofSet makes a MachineSet the owner of the machine.
 func ofSet(t *givenMachine) {
 	t.OwnerReferences[0].Kind, t.OwnerReferences[0].Name = "MachineSet", "ms"
 }
 
-// told is a machine that has the condition kubemend.io/Remediation.
+// told gives the machine the condition kubemend.io/Remediation.
 func told(status metav1.ConditionStatus, reason, message string) func(*givenMachine) {
 	return func(t *givenMachine) { has(t.Machine, condition(mendv1.Remediation, status, reason, message)) }
 }

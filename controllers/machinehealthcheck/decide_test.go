@@ -104,7 +104,7 @@ var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 			}
 		}
 	}
-	for i := range f.Targets { // without a list of requests none is known, and without a template none can be of no use
+	for i := range f.Targets { // no request is known without a list, and only a template can be unusable
 		if !f.Template.External {
 			f.Targets[i].Unusable = nil
 		}
@@ -166,7 +166,7 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 	})
 }
 
-// What is done about machines that are not unhealthy, or that are somebody else's.
+// Machines that are not unhealthy, and machines of other checks.
 func TestNothingIsSetThatMustNot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFacts.Draw(t, "facts")
@@ -202,8 +202,8 @@ func TestNothingIsSetThatMustNot(t *testing.T) {
 	})
 }
 
-// What begins ends: the request of a machine that is healthy is deleted, or is already, or becomes this check's to be deleted by the next
-// reconcile.
+// A remediation that began also ends: the request of a healthy machine is deleted, is being deleted already, or is adopted so that the next
+// reconcile deletes it.
 func TestARemediationEndsWhenItsMachineIsHealthy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFacts.Draw(t, "facts")
@@ -222,7 +222,7 @@ func TestARemediationEndsWhenItsMachineIsHealthy(t *testing.T) {
 	})
 }
 
-// Where time alone changes something, the plan says when. Nothing else causes another decision.
+// Where time alone changes something, the plan says when, because nothing else causes another decision.
 func TestWhatTimeEndsIsLookedAtThen(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFacts.Draw(t, "facts")
@@ -231,7 +231,7 @@ func TestWhatTimeEndsIsLookedAtThen(t *testing.T) {
 		for i, d := range p.Decisions {
 			only := len(d.Blockers) == 1
 			for _, b := range d.Blockers {
-				if b.Until.IsZero() || b.Rule == PowerCyclesUnread { // who reads them looks again
+				if b.Until.IsZero() || b.Rule == PowerCyclesUnread { // observeCycles reads them again
 					continue
 				}
 				if !f.Now.Before(b.Until) {
@@ -273,7 +273,7 @@ func TestTheOrderOfTheFactsDecidesNothing(t *testing.T) {
 	})
 }
 
-// A reconcile for one Node that turns, but for what it reads and writes elsewhere than in the caches of Machines and Nodes.
+// A reconcile for one Node that turns, without reads and writes outside the caches of Machines and Nodes.
 func BenchmarkAChangeAmong5000Machines(b *testing.B) {
 	for _, policies := range []int{0, 10} {
 		b.Run(fmt.Sprintf("%d policies of 100 racks", policies), func(b *testing.B) { benchmarkAChange(b, policies) })

@@ -27,7 +27,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
-// aCheck is what is observed of a check of the cluster "c1" that is up; each test states only what is special about it.
+// aCheck returns the observed state of a check of the reachable cluster "c1"; each test states only what differs.
 func aCheck(targets ...Target) *observed {
 	w := &observed{
 		Facts: Facts{
@@ -48,13 +48,13 @@ func aCheck(targets ...Target) *observed {
 	return w.having(targets...)
 }
 
-// having gives the check these targets.
+// having replaces the targets of the check.
 func (w *observed) having(targets ...Target) *observed {
 	w.Targets = nil
 	return w.also(targets...)
 }
 
-// also gives the check these targets more.
+// also adds targets to the check.
 func (w *observed) also(targets ...Target) *observed {
 	for i := range targets {
 		w.stateHealth(&targets[i], targets[i].Health.Node, nil)
@@ -63,7 +63,7 @@ func (w *observed) also(targets ...Target) *observed {
 	return w
 }
 
-// given is what a test says of a machine beside what is read of it.
+// given is the part of a machine that a test sets instead of reading it.
 type given struct {
 	verdict health.Verdict
 }
@@ -73,7 +73,7 @@ var (
 	giving sync.Mutex
 )
 
-// of is what the test says of t.
+// of returns what the test sets for t.
 func of(t *Target) *given {
 	giving.Lock()
 	defer giving.Unlock()
@@ -83,7 +83,7 @@ func of(t *Target) *given {
 	return givens[t.Machine]
 }
 
-// decide decides what w comes to, with the verdicts that the test gives.
+// decide returns the plan for w with the verdicts that the test sets.
 func decide(w *observed) *Plan {
 	if w.template != nil && w.Template.Known && w.Template.Missing == "" {
 		for i := range w.Targets {
@@ -103,7 +103,7 @@ func decide(w *observed) *Plan {
 	return w.decide()
 }
 
-// owned finds out whose the requests of the targets are.
+// owned sets the ownership of the targets' requests.
 func (w *observed) owned() {
 	for _, target := range w.Targets {
 		if target.Request != nil {
@@ -112,17 +112,17 @@ func (w *observed) owned() {
 	}
 }
 
-// recall gives w what is remembered of the reconcile before.
+// recall gives w the memory of the reconcile before.
 func (m *memory) recall(w *observed) {
 	w.before = m.of(client.ObjectKeyFromObject(w.Check))
 }
 
-// leave remembers w, its plan, and what became of that.
+// leave stores the memory of w, its plan and its outcomes.
 func (m *memory) leave(w *observed, p *Plan, outcomes ...outcome) {
 	m.Store(client.ObjectKeyFromObject(w.Check), after(w, p, applied{outcomes: outcomes}))
 }
 
-// limited gives the check an unhealthyLessThanOrEqualTo.
+// limited sets unhealthyLessThanOrEqualTo of the check.
 func (w *observed) limited(limit string) *observed {
 	w.Check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &intstr.IntOrString{Type: intstr.String, StrVal: limit}
 	return w
@@ -130,7 +130,7 @@ func (w *observed) limited(limit string) *observed {
 
 const templateKind = "Metal3RemediationTemplate"
 
-// external makes the check remediate by requests.
+// external gives the check a template, so that it creates requests.
 func (w *observed) external() *observed {
 	ref := clusterv1.MachineHealthCheckRemediationTemplateReference{
 		APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: templateKind, Name: "reboot",
@@ -141,7 +141,7 @@ func (w *observed) external() *observed {
 	return w
 }
 
-// stepsOf are the decisions of plan that are not idle.
+// stepsOf returns the decisions of plan that are not idle.
 func stepsOf(plan *Plan) []*Decision {
 	return slices.DeleteFunc(slices.Clone(plan.Decisions), (*Decision).Idle)
 }
@@ -152,7 +152,7 @@ func (r *Reconciler) carries(ctx context.Context, w *observed) (*Plan, outcome) 
 	return plan, r.act(ctx, w, plan)[0]
 }
 
-// starts is how many remediations start.
+// starts returns the number of remediations that start.
 func starts(plan *Plan) int {
 	n := 0
 	for _, d := range plan.Decisions {
@@ -163,7 +163,7 @@ func starts(plan *Plan) int {
 	return n
 }
 
-// a returns a target called name in a state, which a MachineSet owns; an unhealthy one has been due for a minute.
+// a returns a target in a state, owned by a MachineSet; if unhealthy, it has been due for a minute.
 func a(name string, state health.State, changes ...func(*Target)) Target {
 	t := Target{
 		Health: &health.Target{},
@@ -196,7 +196,7 @@ func olderCheck(name string) func(*Target) {
 	return func(t *Target) { t.OlderCheck = name }
 }
 
-// withCondition gives the target's machine a condition.
+// withCondition adds a condition to the target's machine.
 func withCondition(kind string, status metav1.ConditionStatus, reason string) func(*Target) {
 	return func(t *Target) {
 		t.Machine.Status.Conditions = append(t.Machine.Status.Conditions, metav1.Condition{
@@ -221,7 +221,7 @@ func ownedByMachine(t *Target) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: t.Machine.Name, UID: t.Machine.UID}}
 }
 
-// requestedBy gives the target a request with these marks; an empty name is one that core made from our template.
+// requestedBy gives the target a request made by the check of that name and UID, or by core from our template if name is empty.
 func requestedBy(name, uid string, changes ...func(*remediationrequest.Metadata)) func(*Target) {
 	return func(t *Target) {
 		t.Request = &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: t.Machine.Name, OwnerReferences: ownedByMachine(t), Annotations: map[string]string{
@@ -265,7 +265,7 @@ var (
 	}
 )
 
-// written is m with these conditions, set at now; nil if it has them.
+// written returns m with these conditions, set at now; nil if m has them.
 func written(m *clusterv1.Machine, due []health.Finding, now time.Time, all ...metav1.Condition) *clusterv1.Machine {
 	if due == nil {
 		due = []health.Finding{{Reason: health.NodeCondition, Signal: health.Signal{Reason: "Bad"}}}
@@ -277,7 +277,7 @@ func written(m *clusterv1.Machine, due []health.Finding, now time.Time, all ...m
 	return next
 }
 
-// external is the condition ExternallyRemediated that decision sets or removes; zero if it does neither.
+// external returns the condition ExternallyRemediated that decision sets or removes; zero if it does neither.
 func (decision *Decision) external() metav1.Condition {
 	for _, c := range decision.Conditions {
 		if c.Type == ExternallyRemediated {

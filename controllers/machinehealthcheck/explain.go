@@ -18,15 +18,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// Explain returns what a reconcile of the check called key would find at now and what it would do, and does none of it; nil if there is no
-// such check. The machines of a check that is paused, or that others act on, are read too. What reconciles remember of each other it does
-// not know.
+// Explain returns what a reconcile of the check called key would find and do at now, without doing it; nil if there is no such check. It
+// also reads the machines of a check that is paused or that others act on. It does not have what the reconciles before remember.
 func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time.Time) (*explain.Check, error) {
 	state, err := r.find(ctx, key, now)
 	if err != nil || state == nil {
 		return nil, err
 	}
-	if state.Explains = true; state.Cluster.UID != "" && state.SelectorErr == nil { // else there is nothing to judge
+	if state.Explains = true; state.Cluster.UID != "" && state.SelectorErr == nil { // otherwise no machine is judged
 		if err := r.observe(ctx, state); err != nil {
 			return nil, err
 		}
@@ -38,8 +37,8 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time
 	return explained(state, r.decide(ctx, state)), nil
 }
 
-// Unselected says why check does not select machine, as a clause that follows "because": of another cluster, or which label; empty if it
-// selects it. An empty selector selects nothing. (Cluster API.)
+// Unselected returns a clause that says why check does not select machine: another cluster, an empty selector, or a label; empty if it
+// does. As in Cluster API, an empty selector selects nothing.
 func Unselected(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine) string {
 	switch selector := check.Spec.Selector; {
 	case check.Spec.ClusterName != machine.Spec.ClusterName:
@@ -51,8 +50,7 @@ func Unselected(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine)
 	}
 }
 
-// Calm reports whether the manager says in the status of check that all targets are healthy, and that nothing keeps it from seeing or
-// remediating them.
+// Calm reports whether the status of check says that all targets are healthy, and that the manager can read and remediate them.
 func Calm(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
 	if !Reported(check, cluster) || *check.Status.CurrentHealthy != *check.Status.ExpectedMachines {
 		return false
@@ -64,8 +62,8 @@ func Calm(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool 
 	return allowed != nil && allowed.Message == "" && ConditionTrue(check, mendv1.WorkloadClusterReachable) != nil
 }
 
-// explained explains plan, with the conditions that the check would have. A reader has neither what kubectl applied nor the templates of
-// machines: it repeats what the manager wrote of the check as it is.
+// explained explains plan with the conditions that the check would have. A reader knows neither the last-applied annotation nor the
+// templates of machines, so it repeats the condition Effective that the manager wrote.
 func explained(state *observed, plan *Plan) *explain.Check {
 	check := machineHealthCheck(&state.Facts, plan)
 	check.Conditions = statusAfter(state, plan, nil).Status.Conditions
@@ -78,8 +76,8 @@ func explained(state *observed, plan *Plan) *explain.Check {
 
 func machineHealthCheck(facts *Facts, plan *Plan) *explain.Check {
 	check := &explain.Check{Check: cliv1.Check{
-		Reference: explain.Ref{Kind: "MachineHealthCheck", Namespace: facts.Check.Namespace, Name: facts.Check.Name}, Cluster: facts.Check.Spec.ClusterName,
-		Limits: cliv1.Limits{Spec: LimitText(facts.Check)},
+		Reference: explain.Ref{Kind: "MachineHealthCheck", Namespace: facts.Check.Namespace, Name: facts.Check.Name},
+		Cluster:   facts.Check.Spec.ClusterName, Limits: cliv1.Limits{Spec: LimitText(facts.Check)},
 	}}
 	if check.Mode, check.ModeMessage, check.ModeDetail = facts.Acting(); check.Mode == cliv1.ModeActing {
 		check.ModeDetail = ""
@@ -106,7 +104,8 @@ func machineHealthCheck(facts *Facts, plan *Plan) *explain.Check {
 	}
 	check.SetLimits(facts.Limits, plan.Grant.Remaining)
 	if reach := plan.Reach; reach.Status != "True" {
-		check.NodesUnknown = &cliv1.NodesUnknown{Reason: reach.Reason, Since: cliv1.Moment(reach.LastTransitionTime.Time), Message: reach.Message}
+		since := cliv1.Moment(reach.LastTransitionTime.Time)
+		check.NodesUnknown = &cliv1.NodesUnknown{Reason: reach.Reason, Since: since, Message: reach.Message}
 	}
 	for _, d := range plan.Decisions {
 		check.Targets = append(check.Targets, machineTarget(facts, d))
@@ -120,7 +119,7 @@ func machineHealthCheck(facts *Facts, plan *Plan) *explain.Check {
 	return check
 }
 
-// outageFirst has a person see to the outage that keeps c from judging machines, before what the limit makes of those that nobody can see.
+// outageFirst replaces the next step of machines that a limit blocks by the step that ends the outage, if an outage keeps machines unknown.
 func outageFirst(c *explain.Check) {
 	unjudged := slices.IndexFunc(c.Targets, func(target explain.Target) bool {
 		return slices.ContainsFunc(target.Blockers, func(b explain.Blocker) bool {
@@ -170,7 +169,7 @@ func machineTarget(facts *Facts, d *Decision) explain.Target {
 		target.Action.Target = &explain.Ref{Kind: owner.Kind, Namespace: namespace, Name: owner.Name}
 	}
 	explainFlight(facts, d, &target)
-	if verdict.State != health.Healthy || Deleting(machine.Machine) { // else nothing is to start
+	if verdict.State != health.Healthy || Deleting(machine.Machine) { // otherwise no remediation is due
 		for i := range d.Blockers {
 			if d.Blockers[i].Text != "" {
 				target.Blockers = append(target.Blockers, d.Blockers[i].Blocker)
@@ -181,7 +180,7 @@ func machineTarget(facts *Facts, d *Decision) explain.Target {
 	return target
 }
 
-// explainFlight adds to the target of d since when its remediation is in flight, and what its owner has said of it.
+// explainFlight adds since when a remediation is in flight, and what the owner has answered.
 func explainFlight(facts *Facts, d *Decision, target *explain.Target) {
 	machine, asked := d.Target, ConditionOf(d.Target, OwnerRemediated)
 	if request := machine.Request; request != nil {
@@ -207,11 +206,12 @@ func leftAlone(facts *Facts, machine *Target) explain.Target {
 		Reference: explain.Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
 		State: cliv1.StateSkipped, Skipped: "The machine has the annotation " + annotations[0],
 		Next: explain.Step{Reason: explain.Skipped, Manual: true,
-			Text: fmt.Sprintf("if it is to be judged again, remove the annotation %s from the machine", strings.Join(annotations, " and "))},
+			Text: fmt.Sprintf("if it is to be judged again, remove the annotation %s from the machine",
+				strings.Join(annotations, " and "))},
 	}}
 }
 
-// remediatorsReport is what the remediators of the machine report: the provider of the requests, and the owner, which may have been asked.
+// remediatorsReport returns the conditions by which the provider and the owner of a machine report their progress.
 func remediatorsReport(facts *Facts, machine *Target) string {
 	kinds := []string{ExternallyRemediated, OwnerRemediated}
 	if !facts.Template.External {
@@ -251,8 +251,7 @@ func machineNext(facts *Facts, d *Decision, target *explain.Target) explain.Step
 	return blockedNext(facts, target, within)
 }
 
-// blockedNext is what ends the blockers of a machine, or what a person has to do. Within says that no timeout counts yet; nil if one has
-// expired.
+// blockedNext returns what ends the blockers of a machine, or what a person has to do. within is nil once a timeout has expired.
 func blockedNext(facts *Facts, target *explain.Target, within *explain.Blocker) explain.Step {
 	for i := range target.Blockers {
 		if blocker := &target.Blockers[i]; blocker.Fix != "" && (blocker.Reason != explain.NotActing || !facts.ActsInCore()) {
@@ -262,8 +261,9 @@ func blockedNext(facts *Facts, target *explain.Target, within *explain.Blocker) 
 	switch {
 	case len(target.Blockers) == 0:
 		return explain.Step{}
-	case within != nil: // and no timeout is running
-		return explain.Step{Reason: explain.WithinTimeout, Text: "nothing counts before its node appears: spec.checks.nodeStartupTimeoutSeconds is 0"}
+	case within != nil: // no timeout is running
+		text := "nothing counts before its node appears: spec.checks.nodeStartupTimeoutSeconds is 0"
+		return explain.Step{Reason: explain.WithinTimeout, Text: text}
 	}
 	first := &target.Blockers[0]
 	if first.Next != "" {
@@ -277,7 +277,7 @@ func remediationNext(facts *Facts, machine *Target, target *explain.Target) expl
 	switch {
 	case target.StartsNow:
 		return explain.Step{At: facts.Now, Reason: explain.RemediationStarts, Text: "kubemend " + target.Action.Message}
-	case machine.Request == nil || ownerAsked: // if there is a request, the owner was asked after it
+	case machine.Request == nil || ownerAsked: // with a request, its provider asked the owner afterwards
 		return ownerNext(machine)
 	}
 	return explain.Step{
@@ -286,25 +286,27 @@ func remediationNext(facts *Facts, machine *Target, target *explain.Target) expl
 	}
 }
 
-// ownerNext is what the owner of a machine, which was asked to replace it, does next, by what it has reported so far.
+// ownerNext returns what the owner, which was asked to replace the machine, does next, given its answer so far.
 func ownerNext(machine *Target) explain.Step {
 	ref := metav1.GetControllerOf(machine)
 	owner := ref.Kind + " " + ref.Name
 	switch reason := OwnerAnswer(machine.Machine); {
 	case reason == "" && machine.OwnerKindSilent:
-		return explain.Step{Reason: explain.OwnerActs, Text: owner + " was asked to replace it; whether its controller does that is not known to kubemend"}
+		text := owner + " was asked to replace it; whether its controller does that is not known to kubemend"
+		return explain.Step{Reason: explain.OwnerActs, Text: text}
 	case reason == "":
 		return explain.Step{Reason: explain.OwnerActs, Text: owner + " replaces it, or reports in OwnerRemediated why it does not"}
 	case reason == clusterv1.MachineSetMachineRemediationDeferredReason:
 		return explain.Step{Reason: reason, Text: fmt.Sprintf("%s tries again by itself (%s)", owner, reason)}
 	case reason == clusterv1.MachineSetMachineCannotBeRemediatedReason:
-		return explain.Step{Reason: reason, Manual: true, Text: fmt.Sprintf("end what keeps %s from replacing the machine, or replace it by hand", owner)}
+		text := fmt.Sprintf("end what keeps %s from replacing the machine, or replace it by hand", owner)
+		return explain.Step{Reason: reason, Manual: true, Text: text}
 	default:
 		return explain.Step{Reason: explain.OwnerActs, Text: fmt.Sprintf("%s goes on (%s)", owner, reason)}
 	}
 }
 
-// actsInstead names the other controller that acts on a machine when it is unhealthy; empty if none does.
+// actsInstead names the other controller that acts on an unhealthy machine; empty if kubemend does.
 func actsInstead(facts *Facts, machine *Target) string {
 	switch {
 	case machine.OlderCheck != "":
@@ -315,7 +317,7 @@ func actsInstead(facts *Facts, machine *Target) string {
 	return ""
 }
 
-// machineExpires is what happens when the timeout of a machine expires. It does whether its node can be seen by then or not.
+// machineExpires returns what happens when the timeout of a machine expires, whether or not its node can be read by then.
 func machineExpires(facts *Facts, d *Decision, target *explain.Target, at time.Time) explain.Step {
 	next := explain.Step{At: at, Reason: explain.TimeoutExpires, Text: explain.CountsThen(target)}
 	if actor := actsInstead(facts, d.Target); actor != "" {

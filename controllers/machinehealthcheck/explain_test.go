@@ -33,12 +33,12 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// explanationOf is the explanation of w.
+// explanationOf returns the explanation of w.
 func explanationOf(w *observed) *explain.Check {
 	return explained(w, decide(w))
 }
 
-// seen is the explanation of p for t.
+// seen returns the explanation of p for t.
 func seen(w *observed, p *Plan, t *Target) explain.Target {
 	all := explained(w, p).Targets
 	return all[slices.IndexFunc(all, func(is explain.Target) bool { return is.Name == t.Machine.Name })]
@@ -62,7 +62,7 @@ func ownedBy(kind string) func(*Target) {
 	}
 }
 
-// answered gives the target's machine what its owner has said since it was asked.
+// answered gives the target's machine an answer of its owner, which was asked.
 func answered(reason, message string) func(*Target) {
 	return func(t *Target) {
 		askedOwner(t)
@@ -158,7 +158,7 @@ func TestWhyAMachineIsNotSelected(t *testing.T) {
 	}
 }
 
-// reported gives the check the status that a manager writes which acts on it.
+// reported gives the check the status of a check that a manager acts on.
 func (w *observed) reported(expected, healthy int32) *observed {
 	w.Check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
 	w.Check.Status.ObservedGeneration = w.Check.Generation
@@ -190,7 +190,7 @@ func TestWhichStatusTellsOfTheMachines(t *testing.T) {
 	}
 }
 
-// What a page reads in the condition of a machine is what the manager has decided about it.
+// Reading the condition of a machine gives back what the manager decided.
 func TestAPageReadsWhatTheManagerHasDecided(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFacts.Draw(t, "facts")
@@ -203,7 +203,7 @@ func TestAPageReadsWhatTheManagerHasDecided(t *testing.T) {
 			}
 			refused := d.InFlight && d.Conditions[at].Status == metav1.ConditionFalse
 			if d.Verdict.State == health.Pending && (refused || d.Conditions[at].Status == metav1.ConditionTrue) {
-				continue // it was unhealthy when that began
+				continue // the remediation began while it was unhealthy
 			}
 			read := &Decision{Target: &Target{Machine: d.Target.Machine}}
 			if read.remediation(&f, &plan, &d.Conditions[at]); read.Verdict.State != d.Verdict.State {
@@ -290,8 +290,7 @@ func TestHowAMachineIsAsTheManagerWroteIt(t *testing.T) {
 	}
 }
 
-// docs/cli/explain.md has what blocks a remediation, in the order in which the rules are asked, with their words for an example. The one
-// rule that has none is that nothing is held against the machine.
+// docs/cli/explain.md lists the blockers in the order of rules, with their words for an example. Only NotUnhealthy has no words.
 func TestBlockersAreDocumented(t *testing.T) {
 	seen := map[Reason]bool{}
 	var table strings.Builder
@@ -325,7 +324,7 @@ func TestBlockersAreDocumented(t *testing.T) {
 	golden.Section(t, "../../docs/cli/explain.md", "blockers", table.String())
 }
 
-// examplePlaceless are the words of each rule of policies.
+// examplePlaceless returns the words of each rule of policies.
 func examplePlaceless() (blockers []rule.Blocker) {
 	ledger := &policy.Ledger{Clock: clocktesting.NewFakePassiveClock(noon), Installed: func(context.Context) bool { return true }}
 	key, sick := placesOf(types.NamespacedName{Name: "*check*"}), &place.Target{UID: "sick", Kind: policy.MachineHealthCheck, Unavailable: true}
@@ -363,7 +362,7 @@ func examplePlaceless() (blockers []rule.Blocker) {
 	return blockers
 }
 
-// exampleCase has all that the words of rules name.
+// exampleCase returns a case with everything that the words of rules name.
 func exampleCase() *Case {
 	machine := bad(hasRequest(ForeignRequest), cycled, unstarted, besideCheck(Opinion{Check: "*check*", InFlight: true}))
 	f := facts(machine).with(former(2*time.Hour), missing)
@@ -381,7 +380,7 @@ func exampleCase() *Case {
 	return &Case{Facts: &f, Decision: d, plan: &Plan{Population: budget.Population{Healthy: 2, Unhealthy: 3}}}
 }
 
-// exampleChanges are what is different in the examples for a rule.
+// exampleChanges are the differences from exampleCase in the example for a rule.
 var exampleChanges = map[Reason][]func(*Case){
 	NotActing: {
 		func(*Case) {},

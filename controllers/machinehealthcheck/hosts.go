@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -32,13 +31,13 @@ import (
 const (
 	// hostsWithin is how long a reconcile waits for the hosts of its machines.
 	hostsWithin = 5 * time.Second
-	// hostAgain is how soon a host is read again that blocks a remediation. Nothing tells when it does not any more.
+	// hostAgain is how soon a host that blocks a remediation is read again: no event says when the block ends.
 	hostAgain = time.Minute
 )
 
-// observeHosts reads the hosts of the machines about which something depends on them. Where the rights to hosts are not given, or their
-// kinds are not installed, the owner is asked as ever. For what else one cannot be read its machine waits, but not for ever: no owner is
-// to replace a machine on a host that is externally provisioned.
+// observeHosts reads the hosts of the machines whose decision needs one. If kubemend has no right to read hosts, or their kinds are not
+// installed, the owner is asked without it. After another error the machine waits ten minutes at most, because no owner should replace a
+// machine on an externally provisioned host.
 func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *Plan) {
 	if r.Metal == nil {
 		state.Read.Hosts = true
@@ -67,7 +66,7 @@ func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *Pl
 	}
 }
 
-// HostWatch begins to watch BareMetalHosts when the first check waits for one. (package remediationrequest)
+// HostWatch starts to watch BareMetalHosts when a check first needs them.
 type HostWatch interface {
 	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
 	Source(h handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request]) source.Source
@@ -75,24 +74,24 @@ type HostWatch interface {
 
 var hostKind = bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
 
-// The rights to read hosts and Metal3Machines are those of package host, in the role of the feature that power-cycles hosts. Without that
-// role a check that waits for a spare host knows none, and waits until its deadline.
+// The rights to read hosts and Metal3Machines are in package host, in the role for power cycles of hosts. Without that role, a check that
+// waits for a spare host finds none and waits until its deadline.
 const (
-	// unreadAgain is how soon hosts are tried to be read again that could not be. Nothing tells when they can.
+	// unreadAgain is how soon hosts that could not be read are read again: no event says when they can be.
 	unreadAgain = time.Minute
-	// begunAgain is how soon hosts are read again that were counted for remediations of other checks which may fail to begin.
+	// begunAgain is how soon hosts are read again if remediations of other checks, which may fail to begin, count on them.
 	begunAgain = time.Second
 	// readers is how many Metal3Machines are read at the same time.
 	readers = 8
 )
 
-// errNoHosts is what a reader says that was not given any way to read hosts.
+// errNoHosts is the error of a reader that has no way to read hosts.
 var errNoHosts = errors.New("this reader does not read hosts")
 
-// spares are the keys of the checks a remediation of which waits for a spare host.
+// spares are the keys of the checks with a remediation that waits for a spare host.
 type spares struct{ sync.Map }
 
-// wait notes whether check waits for a spare host. It is noted before the hosts are read: one that is freed in between enqueues the check.
+// wait notes whether check waits for a spare host. It is called before the hosts are read, so that a host released meanwhile enqueues it.
 func (s *spares) wait(check types.NamespacedName, waits bool) {
 	if waits {
 		s.Store(check, true)
@@ -112,7 +111,7 @@ func (s *spares) waitingIn(namespace string) []reconcile.Request {
 	return checks
 }
 
-// observeSpares reads which hosts the replacements of the machines that wait could take, and which of those others will take.
+// observeSpares reads which hosts the replacements of the waiting machines could take, and which hosts other machines could take first.
 func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *Plan) {
 	state.Spares, state.Read.Spares = Spares{Fits: map[types.UID][]string{}, Failed: map[types.UID]string{}}, true
 	key := client.ObjectKeyFromObject(state.Check)
@@ -152,12 +151,12 @@ func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *P
 			state.lookAgainIn(unreadAgain)
 		}
 	}
-	for _, wanted := range wants[len(own):] { // any host, if that is not known
+	for _, wanted := range wants[len(own):] { // zero Wants fit any host
 		state.Spares.Expected = append(state.Spares.Expected, wanted.Fitting(hosts))
 	}
 }
 
-// machinesAndHosts are those of a namespace. They are shared: read only.
+// machinesAndHosts returns the machines and hosts of a namespace. They are shared: read only.
 func (r *Reconciler) machinesAndHosts(ctx context.Context, namespace string) ([]*clusterv1.Machine, []*bmov1alpha1.BareMetalHost, error) {
 	if r.Hosts == nil {
 		return nil, nil, errNoHosts
@@ -177,8 +176,8 @@ func (r *Reconciler) machinesAndHosts(ctx context.Context, namespace string) ([]
 	return pointers(list.Items), pointers(hosts.Items), nil
 }
 
-// expected are the machines that stand for those which will take hosts: those on bare metal without one, and those whose replacement their
-// owner was asked for and has not made. An owner that has lost a machine and not made another one is not known.
+// expected returns the machines that stand for those that will take hosts: machines on bare metal without a host, and machines that an
+// owner was asked to replace and has not replaced yet. It misses owners that have lost a machine and not created another one.
 func expected(inNamespace []*clusterv1.Machine, hosts []*bmov1alpha1.BareMetalHost, begun map[types.UID]time.Time) []*clusterv1.Machine {
 	onto := make(map[string]bool, len(hosts))
 	for _, bmh := range hosts {
@@ -229,8 +228,8 @@ func (r *Reconciler) checksOfHost(_ context.Context, h client.Object) []reconcil
 	return r.spares.waitingIn(h.GetNamespace())
 }
 
-// checksOfMachineOrSpare maps a machine to its checks, and one on bare metal to those too that wait for a spare host: it may need none any
-// more that it was counted for.
+// checksOfMachineOrSpare returns the checks of a machine. For a machine on bare metal it adds the checks that wait for a spare host, since
+// the machine may not need a host any more.
 func (r *Reconciler) checksOfMachineOrSpare(ctx context.Context, obj client.Object) []reconcile.Request {
 	checks := r.checksOfMachine(ctx, obj)
 	if OnHost(obj.(*clusterv1.Machine)) {
@@ -243,13 +242,13 @@ func (r *Reconciler) checksOfMachineOrSpare(ctx context.Context, obj client.Obje
 	return checks
 }
 
-// fitting passes to its handler changes of hosts that decide which machines could be put on them. BMO writes many others.
+// fitting passes on only the changes of a host that decide which machines fit it. BMO makes many other changes.
 type fitting struct {
 	handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request]
 }
 
 // Update implements handler.TypedEventHandler.
-func (f fitting) Update(ctx context.Context, e event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (f fitting) Update(ctx context.Context, e event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost], q hostQueue) {
 	if !spare.FitsTheSame(e.ObjectOld, e.ObjectNew) {
 		f.TypedEventHandler.Update(ctx, e, q)
 	}

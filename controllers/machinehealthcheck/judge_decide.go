@@ -18,7 +18,7 @@ import (
 // defaultNodeStartup applies where the field is not set; Cluster API's webhook writes the same into the spec.
 const defaultNodeStartup = 10 * time.Minute
 
-// policyOf is the one place where seconds in a spec become durations.
+// policyOf returns the rules of a check. Only here do the seconds of a spec become durations.
 func policyOf(checks clusterv1.MachineHealthCheckChecks) health.Policy {
 	policy := health.Policy{NodeStartup: defaultNodeStartup}
 	if seconds := checks.NodeStartupTimeoutSeconds; seconds != nil {
@@ -39,7 +39,7 @@ func policyOf(checks clusterv1.MachineHealthCheckChecks) health.Policy {
 	return policy
 }
 
-// otherOf is the node that is in the way of knowing the one of target; zero if there is none.
+// otherOf returns the node because of which the node of target is not known; zero if there is none.
 func otherOf(target *Target) health.Other {
 	if target.OtherNode == nil {
 		return health.Other{}
@@ -47,7 +47,7 @@ func otherOf(target *Target) health.Other {
 	return health.Other{Name: target.OtherNode.Name, ProviderID: target.OtherNode.Spec.ProviderID, Wanted: target.Machine.Spec.ProviderID}
 }
 
-// healthOf is what the verdict on machine depends on, as far as it is a matter of machine and of its node.
+// healthOf returns the facts of the verdict that concern machine and its node.
 func healthOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Machine, known health.Node, node *corev1.Node) health.Target {
 	_, marked := machine.Annotations[clusterv1.RemediateMachineAnnotation]
 	facts := health.Target{
@@ -64,8 +64,8 @@ func healthOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Mach
 	return facts
 }
 
-// signalsOf are the conditions that rules are about, and no others: those of machines as far as a check has rules about machines, and of
-// nodes those that Cluster API repeats on the machine too. A Ready that the node has not counts from when it was first missed.
+// signalsOf returns the conditions that rules are about. If a rule is about NodeReady or NodeHealthy of the machine, which Cluster API
+// copies from the node, it returns all conditions of the node. A missing Ready counts from when this process first missed it.
 func signalsOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Machine, node *corev1.Node) []health.Signal {
 	var signals []health.Signal
 	mirrored := false
@@ -107,9 +107,9 @@ func signalsOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Mac
 	return signals
 }
 
-// resumed is when Cluster API took machine up again after a pause; zero if it never was paused. Core writes Paused=False on every machine
-// when it first sees it, which ends no pause: nothing was written before. If it is older than the machine itself, that was restored from a
-// backup with its status: all that was written before was not true of this machine, and counts from when that was made.
+// resumed returns when Cluster API reconciled machine again after a pause; zero if it never was paused. Core writes Paused=False on every
+// machine that it first sees; that ends no pause. A Paused=False older than the machine comes with a status that was restored from a
+// backup: older conditions are not about this machine, so they count from its creation.
 func resumed(machine *clusterv1.Machine) time.Time {
 	cond := ConditionOf(machine, clusterv1.PausedCondition)
 	switch {
@@ -123,9 +123,8 @@ func resumed(machine *clusterv1.Machine) time.Time {
 	return cond.LastTransitionTime.Time
 }
 
-// finalFailure is what Cluster API says has failed for good, from which the machine never recovers; empty if nothing has. Core copies it
-// from the infrastructure machine, or sets it if that was deleted, and never removes it. Since v1.11 no controller of Cluster API acts on
-// it.
+// finalFailure returns failureReason and failureMessage of machine, from which it never recovers; empty if there are none. Core copies them
+// from the infrastructure machine, or sets them if that was deleted, and never removes them. Since v1.11 Cluster API does not act on them.
 func finalFailure(machine *clusterv1.Machine) string {
 	if machine.Status.Deprecated == nil || machine.Status.Deprecated.V1Beta1 == nil {
 		return ""
@@ -140,7 +139,7 @@ func finalFailure(machine *clusterv1.Machine) string {
 	return strings.Join(parts, ", ")
 }
 
-// judge returns the verdicts on facts.Targets, in the same order. They take the memory of old, which are not needed any more.
+// judge returns the verdicts on facts.Targets, in the same order. It reuses the memory of old, which must not be read any more.
 func judge(facts *Facts, old []health.Verdict) []health.Verdict {
 	initialized := ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition)
 	ready := infrastructureReady(facts.Cluster)
@@ -171,8 +170,8 @@ func judge(facts *Facts, old []health.Verdict) []health.Verdict {
 	return verdicts
 }
 
-// infrastructureReady is the condition by which the infrastructure of cluster is ready; nil if it is not. A Cluster that names no
-// infrastructure, beside a control plane that brings its own, has a condition that is Unknown for ever. (Cluster API,
+// infrastructureReady returns the condition that says that the infrastructure of cluster is ready; nil if it is not. A Cluster with a
+// control plane that brings its own infrastructure names none, and its condition stays Unknown. (Cluster API,
 // cluster_controller_status.go.)
 func infrastructureReady(cluster *clusterv1.Cluster) *metav1.Condition {
 	cond := ConditionOf(cluster, clusterv1.ClusterInfrastructureReadyCondition)
@@ -186,7 +185,7 @@ func infrastructureReady(cluster *clusterv1.Cluster) *metav1.Condition {
 	return cond
 }
 
-// ReachedAgain is when the workload cluster was reached again after an outage; zero if it never was unreachable.
+// ReachedAgain returns when the last outage of the workload cluster ended; zero if there was none.
 func (facts *Facts) ReachedAgain() time.Time {
 	if cond := reach(facts); cond.Reason == mendv1.ReachableAgainReason {
 		return cond.LastTransitionTime.Time
@@ -194,9 +193,8 @@ func (facts *Facts) ReachedAgain() time.Time {
 	return time.Time{}
 }
 
-// decisions are those about facts.Targets to begin with, in the same order, and those of them about which there is something to decide.
-// There is nothing about a machine that is healthy, which time alone does not change, and for which nothing was begun: nearly all machines
-// are, and such a decision stays with its target.
+// decisions returns the initial decisions about facts.Targets, in the same order, and those that are open. There is nothing to decide about
+// a machine that is healthy, that time does not change, and for which nothing was begun. Targets keep such decisions: nearly all are such.
 func (facts *Facts) decisions() (decisions, open []*Decision) {
 	decisions = make([]*Decision, len(facts.Targets))
 	for i, target := range facts.Targets {
@@ -216,30 +214,31 @@ func (facts *Facts) decisions() (decisions, open []*Decision) {
 	return decisions, open
 }
 
-// contradicted reports whether all that is held against the machine of decision is a failure that a provider once wrote, while its node is
-// Ready: one with a wrong credential writes that of every machine.
+// contradicted reports whether a final failure is the only finding against the machine while its node is Ready. A provider with a wrong
+// credential writes such a failure on every machine.
 func contradicted(facts *Facts, decision *Decision) bool {
 	due := decision.Verdict.Due(facts.Now)
 	believed := func(finding health.Finding) bool { return finding.Reason != health.MachineFailed }
 	return decision.Target.NodeReady() && len(due) > 0 && !slices.ContainsFunc(due, believed)
 }
 
-// Opinion is what a check says of a Machine that several checks select on which kubemend acts. Each acts by its own rules and limits; the
-// conditions of the Machine are of all of them.
+// Opinion is what one check says about a Machine that several checks select and kubemend acts on. Each check has its own rules and limits,
+// but they share the conditions of the Machine.
 type Opinion struct {
 	Check string
-	// Older says that the check is older than the one whose decision this is.
+	// Older says that the check is older than the one that reads the opinion.
 	Older bool
-	// Heard says that the check has judged the Machine since this process was started, and that the first list of requests was over.
+	// Heard says that the check has judged the Machine since this process started, and had read the requests.
 	Heard bool
 	State health.State
-	// Healthy says that the check last found the Machine healthy; else Due are the findings for which it last found it unhealthy. Both
-	// stand while the Machine is pending or unknown.
+	// Healthy says that the check last found the Machine healthy. It stands while the Machine is pending or unknown.
 	Healthy bool
-	Due     []health.Finding
-	// InFlight says that a remediation is in flight, or begins, that the check asked for. AskedOwner says that it asked the owner: that
-	// is in flight until the check finds the Machine healthy, or the owner is stuck.
-	InFlight, AskedOwner bool
+	// Due are the findings for which the check last found the Machine unhealthy; they stand as well.
+	Due []health.Finding
+	// InFlight says that a remediation that the check asked for is in flight or begins.
+	InFlight bool
+	// AskedOwner says that the check asked the owner. This is in flight until the check finds the Machine healthy or the owner is stuck.
+	AskedOwner bool
 }
 
 // Equal reports whether two opinions of one check are the same.
@@ -248,7 +247,7 @@ func (opinion Opinion) Equal(other Opinion) bool {
 		opinion.InFlight == other.InFlight && opinion.AskedOwner == other.AskedOwner && slices.Equal(opinion.Due, other.Due)
 }
 
-// after is what the check says by decision, of which this is what it said before.
+// after returns the opinion after decision; opinion is the one before.
 func (opinion Opinion) after(facts *Facts, decision *Decision) Opinion {
 	target := decision.Target
 	next := Opinion{
@@ -265,13 +264,13 @@ func (opinion Opinion) after(facts *Facts, decision *Decision) Opinion {
 	requested := target.Ownership == OwnRequest || target.Ownership == AdoptableRequest
 	asked := next.AskedOwner && next.State != health.Healthy && !target.stuck(facts.Now)
 	next.InFlight = requested || asked || decision.Starts()
-	if template := &facts.Template; template.External && !template.Known && template.Missing == "" { // a request may exist still
+	if template := &facts.Template; template.External && !template.Known && template.Missing == "" { // there may still be a request
 		next.InFlight = next.InFlight || opinion.InFlight
 	}
 	return next
 }
 
-// remediatedBy is the other check that asked for the remediation of target which is in flight; nil if none did.
+// remediatedBy returns the other check whose remediation of target is in flight; nil if there is none.
 func (target *Target) remediatedBy() *Opinion {
 	i := slices.IndexFunc(target.Others, func(other Opinion) bool { return other.InFlight })
 	if i < 0 {
@@ -280,8 +279,7 @@ func (target *Target) remediatedBy() *Opinion {
 	return &target.Others[i]
 }
 
-// unheard is another check that has not judged target yet: it may say that it is unhealthy, or have a remediation in flight; nil if all
-// have.
+// unheard returns another check that has not judged target yet, and may have a remediation in flight; nil if all have judged it.
 func (target *Target) unheard() *Opinion {
 	i := slices.IndexFunc(target.Others, func(other Opinion) bool { return !other.Heard })
 	if i < 0 {
@@ -290,8 +288,8 @@ func (target *Target) unheard() *Opinion {
 	return &target.Others[i]
 }
 
-// outranked reports whether another check has more to say of the machine of decision than this one: one that remediates it goes before one
-// that finds it unhealthy, and that before one whose timeout runs; of equals the oldest speaks. Two that speak would write in turn.
+// outranked reports whether another check decides the conditions of the machine: a check that remediates it comes before one that finds it
+// unhealthy, and that before one whose timeout runs; of equals the oldest decides. Two checks that both wrote would overwrite each other.
 func (decision *Decision) outranked(now time.Time) bool {
 	own := rank(decision.Verdict.State, decision.InFlight && !decision.Target.stuck(now) || decision.Starts())
 	return slices.ContainsFunc(decision.Target.Others, func(other Opinion) bool {
@@ -312,7 +310,7 @@ func rank(state health.State, inFlight bool) int {
 	return 0
 }
 
-// Held are the findings for which the check of decision, or another one, says at now that the machine is unhealthy, in order of precedence.
+// Held returns the findings for which any check says at now that the machine is unhealthy, in order of precedence.
 func (decision *Decision) Held(now time.Time) []health.Finding {
 	var held []health.Finding
 	if decision.Verdict.State == health.Unhealthy {

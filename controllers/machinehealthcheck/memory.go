@@ -21,23 +21,23 @@ import (
 )
 
 // memory is what the reconciles of checks leave for the next ones: for metrics, for checks that are only observed, and until the caches
-// show what was written. Nothing is decided on it that the API server does not know as well.
-type memory struct{ sync.Map } // of remembered, by the keys of checks
+// show what was written. A restart loses it, which makes no decision unsafe.
+type memory struct{ sync.Map } // check key to remembered
 
-// contact is that of this process to a workload cluster: up says that there was any, lost since when there is none, or zero.
+// contact is the contact of this process to a workload cluster.
 type contact struct {
-	up   bool
+	// up says that there was any.
+	up bool
+	// lost is when the contact was lost; zero if it was not.
 	lost time.Time
 }
 
-// remembered is what a reconcile leaves for the next one of its check. It is zero for the first one, and for a reader that reconciles
-// nothing.
+// remembered is what a reconcile leaves for the next one of its check; zero for the first one, and for a reader.
 type remembered struct {
-	// lasts says that this process will see what comes next.
+	// lasts says that this process will reconcile the check again.
 	lasts bool
-	// away says that the check was not reconciled until now, as it was paused, not claimed, or without a Cluster. kubemend does not notice
-	// then that the workload cluster becomes unreachable and reachable again, after which a cache may show nodes for half a minute as they
-	// were before.
+	// away says that the check was not reconciled until now: it was paused, not claimed, or without a Cluster. Meanwhile kubemend does not
+	// notice that the workload cluster becomes unreachable and reachable again, after which a cache may show old nodes for half a minute.
 	away    bool
 	cluster string
 	reach   metav1.Condition // WorkloadClusterReachable
@@ -45,30 +45,31 @@ type remembered struct {
 	decided Memory
 	// inFlight is who carries out the remediations in flight, by the UIDs of the machines; nil if that was never observed.
 	inFlight map[types.UID]string
-	// generation is that of the check, at when it was reconciled. targets and skipped have when their conditions turned, and the facts about
-	// those that do not change.
-	generation       int64
-	at               time.Time
+	// generation is the generation of the check in that reconcile.
+	generation int64
+	at         time.Time // of that reconcile
+	// targets and skipped are reused for Machines and Nodes that have not changed.
 	targets, skipped []*Target
-	verdicts         []health.Verdict // whose memory the next ones take
+	verdicts         []health.Verdict // memory for the next ones
 	// answering are the kinds of owners that report what they do.
 	answering map[string]bool
-	// failed is how many reconciles in a row failed, stale how many since the last one found the cache to be stale.
-	failed, stale int
+	// failed is how many reconciles in a row failed.
+	failed int
+	// stale is how many reconciles in a row found the cache stale.
+	stale int
 	// warned is the restriction that the last event reported; nil if there was none.
 	warned *string
-	// unanswered are the names of the machines whose owner may have been asked to remediate them: the write failed, or was not answered.
+	// unanswered are the machines whose owner may have been asked, by name: the write failed or was not answered.
 	unanswered map[string]bool
-	// did is what it wrote last that another client may remove: conditions, by the UIDs of the machines, and the owner of the check, by its
-	// UID.
+	// did is what was last written to Machines and the check, by UID: another client may have removed it.
 	did map[types.UID]undone.Did[string]
-	// lost is when the answer to a request was last lost: it may be made after a live read that does not show it.
+	// lost is when the answer to the creation of a request was last lost: the API server may still create the request.
 	lost time.Time
-	// statusDue is when the status of the check is written that was put off; zero if it was not.
+	// statusDue is when the postponed status of the check is written; zero if it was not postponed.
 	statusDue time.Time
-	// placed is what the ledger of policies was told of labels.
+	// placed is what was last reported to the ledger of policies.
 	placed placed
-	// unread are the kinds of power cycles that could not be read, and since when that was tried in each reconcile.
+	// unread is since when a kind of power cycles, or hosts, could not be read.
 	unread map[schema.GroupKind]time.Time
 }
 
@@ -81,14 +82,14 @@ func (m *memory) of(check types.NamespacedName) remembered {
 	return before
 }
 
-// tell remembers the opinions of a check, which other checks read, before what they say is done.
+// tell stores the opinions of a check for other checks, before the check acts on them.
 func (m *memory) tell(check types.NamespacedName, opinions map[types.UID]Opinion) {
 	next := m.of(check)
 	next.decided.Opinions = opinions
 	m.Store(check, next)
 }
 
-// Finds is what a check finds of a Machine that other checks select too; false if this process does not know. (Opinion)
+// Finds returns whether a check finds a Machine healthy that other checks select too; known is false if this process does not know.
 func (r *Reconciler) Finds(check types.NamespacedName, machine types.UID) (healthy, known bool) {
 	opinion := r.memory.of(check).decided.Opinions[machine]
 	return opinion.State == health.Healthy, opinion.Heard && (opinion.Healthy || len(opinion.Due) > 0)
@@ -98,7 +99,7 @@ func sameOpinions(a, b map[types.UID]Opinion) bool {
 	return maps.EqualFunc(a, b, Opinion.Equal)
 }
 
-// after is what is to be remembered of state, of the plan for it and of what became of that.
+// after returns what to remember of a reconcile.
 func after(state *observed, plan *Plan, done applied) remembered {
 	next := state.before
 	next.away, next.failed, next.stale, next.unanswered = false, 0, 0, map[string]bool{}
@@ -106,7 +107,7 @@ func after(state *observed, plan *Plan, done applied) remembered {
 	next.reach, next.contact, next.decided, next.verdicts = plan.Reach, state.contact, plan.Memory, state.Verdicts
 	next.targets, next.skipped, next.answering, next.unread = state.Targets, state.Skipped, state.answering, state.unread
 	next.statusDue = done.statusDue
-	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // other checks read those that were told
+	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // a copy: other checks read plan.Memory.Opinions
 	if state.placed != nil {
 		next.placed = *state.placed
 	}
@@ -128,7 +129,7 @@ func after(state *observed, plan *Plan, done applied) remembered {
 	return next
 }
 
-// note notes the remediation that an outcome began, or could not begin, and the machine that it wrote.
+// note notes the Machine that an outcome wrote, and the remediation that it began or could not begin.
 func (next *remembered) note(state *observed, o outcome, kind string) {
 	uid, asksOwner := o.Target.UID, o.Step == RequestOwnerRemediation
 	begun := (o.requested || o.lost) && (o.Step == CreateRequest || asksOwner)
@@ -153,7 +154,7 @@ func (next *remembered) note(state *observed, o outcome, kind string) {
 	}
 }
 
-// tried is opinion after an outcome that has begun a remediation or not: othersWrites keeps from the other checks what it wrote.
+// tried returns opinion after an outcome. Other checks need it because othersWrites drops the event of the write.
 func (opinion Opinion) tried(o outcome, begun bool) Opinion {
 	withdrawn := o.saved != nil && ConditionOf(o.saved, OwnerRemediated) == nil
 	opinion.AskedOwner = begun && o.Step == RequestOwnerRemediation || opinion.AskedOwner && !withdrawn
@@ -161,10 +162,10 @@ func (opinion Opinion) tried(o outcome, begun bool) Opinion {
 	return opinion
 }
 
-// undoneFor is for how long it counts what was set last: longer than the longest pause.
+// undoneFor is how long the last write to an object is remembered: longer than the longest pause between writes.
 const undoneFor = 10 * time.Minute
 
-// remediator names who remediates: the kind of the requests, or the machine's owner.
+// remediator returns who remediates: the kind of the requests, or Owner.
 func (state *observed) remediator() string {
 	if state.Template.External {
 		return state.Template.Kind
@@ -172,12 +173,11 @@ func (state *observed) remediator() string {
 	return "Owner"
 }
 
-// standsStill is how many reconciles in a row find the cache to be stale until the API server is asked. With nothing but their
-// waits in between that is two and a half seconds.
+// standsStill is how many reconciles in a row find the cache stale before one asks the API server: 2.5 s by consistency.Wait.
 const standsStill = 7
 
-// stale reports whether the cache does not show yet what this process has written of the targets, by whichever check. Decided on that, a
-// remediation that was begun would not count. It is no failure, and the check is reconciled again in a moment.
+// stale reports whether the cache does not yet show what any check of this process has written to the targets. A decision on such a cache
+// would not count a remediation that was begun. The check is reconciled again in a moment.
 func (r *Reconciler) stale(ctx context.Context, state *observed) bool {
 	for _, name := range append(r.written.Noted(state.Check.Namespace), slices.Collect(maps.Keys(state.before.unanswered))...) {
 		target := find(name, state.Targets, state.Skipped)
@@ -188,9 +188,9 @@ func (r *Reconciler) stale(ctx context.Context, state *observed) bool {
 	return state.lagging
 }
 
-// awaited reports whether the cache has machine in an older version than was written. The API server is asked if the answer to that write
-// was lost, and if the wait is long: one that was restored from a backup never shows the write. If it cannot be asked about a lost answer,
-// it may be so for some seconds: one machine must not hold up the others of its check for ever.
+// awaited reports whether the cache has machine in an older version than was written. It asks the API server if the answer to the write was
+// lost, and if the wait is long, since a Machine restored from a backup never shows the write. If the API server cannot say whether a lost
+// write was stored, awaited gives up after some seconds, so that one machine does not hold up the others of its check.
 func (r *Reconciler) awaited(ctx context.Context, state *observed, machine *clusterv1.Machine, lost bool) bool {
 	switch {
 	case lost:

@@ -19,8 +19,8 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// A rollout exceeds the limits without an unhealthy machine: no warning, and no all-clear afterwards. A status that could not be saved
-// changes nothing.
+// A rollout that exceeds the limits without an unhealthy machine causes no warning, and no event at its end. A status that could not be
+// saved causes no event either.
 func TestARestrictionIsReportedOnce(t *testing.T) {
 	const restricted, allowed = mendv1.EventRemediationRestricted, mendv1.EventRemediationAllowed
 	well := []Target{a("m1", health.Healthy), a("m2", health.Healthy)}
@@ -30,7 +30,7 @@ func TestARestrictionIsReportedOnce(t *testing.T) {
 	joined := []Target{a("m1", health.Unhealthy), leaving[1]}
 	cases := map[string]struct {
 		reconciles [][]Target
-		unsaved    int // the reconcile whose status cannot be saved, from 1
+		unsaved    int // number of the reconcile, from 1
 		limits     []string
 		restarts   bool // before each reconcile
 		want       []string
@@ -127,10 +127,10 @@ func version(name, version string) *clusterv1.Machine {
 
 func TestOnlyTheEventOfAnOwnWriteIsIgnored(t *testing.T) {
 	for name, tc := range map[string]struct {
-		from, to    string // the versions of the event
-		late, fails bool   // it comes after the answer, which is an error
-		others      string // what else it has changed
-		want        bool   // it is looked at
+		from, to    string // resource versions
+		late, fails bool   // late: after the answer to the write; fails: the answer is an error
+		others      string // what the event changes besides
+		want        bool   // the event enqueues the check
 	}{
 		"the write":                               {from: "8", to: "9", want: false},
 		"the write, whose answer comes first":     {from: "8", to: "9", late: true, want: false},
@@ -181,7 +181,7 @@ func TestOnlyTheEventOfAnOwnWriteIsIgnored(t *testing.T) {
 	must.Is(t, 0, len(maps.Collect(r.writing.Range)), "of a machine that is gone is kept:")
 }
 
-// Also while places are taken: one may be free when the changes that come together have been seen.
+// This holds while all places are taken too: one may be free once the settling is over.
 func TestAMachineThatWasJustSeenIsReconciledAgain(t *testing.T) {
 	asked := asked
 	for name, tc := range map[string]struct {
@@ -210,14 +210,14 @@ func TestAnAttemptInVainIsRememberedWhileTheMachineIsUnhealthy(t *testing.T) {
 	}
 }
 
-// Few enough unhealthy machines may be the first of many that recover, and as few may be the first of many that fail.
+// A few unhealthy machines may be the first of many that fail, or, after a short-circuit, of many that recover.
 func TestFromWhenAMachineThatWasSeenMayBeRemediated(t *testing.T) {
 	const moment = Settling / 2
 	shortCircuited := func(f *Facts) { f.Memory.ShortCircuited = true }
 	calm := func(d time.Duration) func(*Facts) { return func(f *Facts) { f.Memory.Calm = ago(d) } }
 	for name, tc := range map[string]struct {
 		given Facts
-		until time.Time // zero: from now on
+		until time.Time // zero: it may start now
 	}{
 		"one that was not seen before":                                {facts(bad()).with(limitsMatter), noon.Add(Settling)},
 		"one that was seen a moment ago":                              {facts(bad()).with(limitsMatter, knownSince("a", moment)), noon.Add(Settling - moment)},
@@ -237,7 +237,7 @@ func TestFromWhenAMachineThatWasSeenMayBeRemediated(t *testing.T) {
 	}
 }
 
-// A decision that forbids all is remembered until one allows some, and from then on they settle.
+// A short-circuit is remembered until it ends; then the settling begins.
 func TestTheEndOfAShortCircuitIsRemembered(t *testing.T) {
 	f := facts(bad(), is(health.Healthy)).with(limitsMatter, knownSince("a", time.Hour), tooMany)
 	for _, pass := range []struct {
@@ -295,8 +295,8 @@ func TestWhatACheckTellsTheOthersOfARemediation(t *testing.T) {
 	}
 }
 
-// Two checks that both believe to have asked the owner would each wait for the other one to say that the machine is healthy, until its
-// owner has replaced it.
+// If two checks both believed that they had asked the owner, each would wait for the other to find the machine healthy, until the owner has
+// replaced the machine.
 func TestAHealthyMachineIsMarkedHealthyWhoeverAskedItsOwner(t *testing.T) {
 	believes := map[types.UID]Opinion{"uid-of-a": {Heard: true, AskedOwner: true}}
 	other := Opinion{Heard: true, InFlight: true, Due: []health.Finding{{Reason: health.NodeCondition}}}
@@ -312,7 +312,7 @@ func TestAHealthyMachineIsMarkedHealthyWhoeverAskedItsOwner(t *testing.T) {
 	t.Error("neither check marks it healthy")
 }
 
-// The owner says that it cannot remediate the machine, or never answers: another check may have a template.
+// If the owner is stuck, another check decides the conditions: it may have a template.
 func TestTheCheckThatHasMostToSayOfAMachineSpeaks(t *testing.T) {
 	younger := besideCheck(Opinion{Heard: true, State: health.Unhealthy})
 	older := func(state health.State) func(*givenMachine) {
@@ -336,7 +336,7 @@ func TestTheCheckThatHasMostToSayOfAMachineSpeaks(t *testing.T) {
 	}
 }
 
-// Ten times a second it was looked whether the other check has.
+// The check must not be reconciled ten times a second until the other check has judged.
 func TestACheckThatHasNotJudgedAMachineIsAwaited(t *testing.T) {
 	for known, want := range map[time.Duration]struct {
 		recheck time.Duration

@@ -13,7 +13,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// How a remediation can end, as values of the label result.
+// The values of the label result: how a remediation can end.
 const (
 	recoveredResult = "recovered" // the machine became healthy
 	replacedResult  = "replaced"  // the machine is gone
@@ -72,7 +72,7 @@ func init() {
 	metrics.Registry.MustRegister(Metrics()...)
 }
 
-// Metrics returns what this package exports, for those who document or test it.
+// Metrics returns the metrics of this package.
 func Metrics() []prometheus.Collector {
 	return []prometheus.Collector{
 		modes, targetsByState, shortCircuited, blockedMachines, nextDeadline,
@@ -80,7 +80,7 @@ func Metrics() []prometheus.Collector {
 	}
 }
 
-// measureMode exports who acts on a check: one series, until the check is gone. state is nil then.
+// measureMode exports who acts on a check, as one series. state is nil when the check is gone.
 func measureMode(key types.NamespacedName, state *observed) {
 	if state == nil {
 		modes.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "name": key.Name})
@@ -140,8 +140,7 @@ func measureState(state *observed, plan *Plan, labels []string) {
 	}
 }
 
-// measureBlocked exports how many unhealthy machines which blocker keeps from being remediated, the first one of each, and nothing of
-// blockers that are no more.
+// measureBlocked exports the number of unhealthy machines by their first blocker, and deletes the series of other blockers.
 func measureBlocked(plan *Plan, labels []string) {
 	blocked := map[Reason]int{}
 	for _, decision := range plan.Open {
@@ -159,7 +158,7 @@ func measureBlocked(plan *Plan, labels []string) {
 	}
 }
 
-// madeFirst is when the oldest of the targets' requests was made; zero if there is none. A machine with a request is open.
+// madeFirst returns when the oldest request of the targets was created; zero if there is none. A machine with a request is open.
 func madeFirst(open []*Decision) time.Time {
 	var first time.Time
 	for _, decision := range open {
@@ -184,7 +183,7 @@ func unix(t time.Time) float64 {
 	return float64(t.Unix())
 }
 
-// forget drops what is remembered and exported of a check that is not looked at any more.
+// forget drops the memory and the metrics of a check that is gone or not reconciled any more.
 func (r *Reconciler) forget(key types.NamespacedName, away bool) {
 	r.spares.wait(key, false)
 	r.Ledger.Forget(placesOf(key))
@@ -203,7 +202,7 @@ func (r *Reconciler) forget(key types.NamespacedName, away bool) {
 	} {
 		series.DeletePartialMatch(labels)
 	}
-	last := true // of its Cluster
+	last := true // the last check of its Cluster
 	r.memory.Range(func(other, kept any) bool {
 		last = other.(types.NamespacedName).Namespace != key.Namespace || kept.(remembered).cluster != gone.cluster
 		return last
@@ -213,8 +212,8 @@ func (r *Reconciler) forget(key types.NamespacedName, away bool) {
 	}
 }
 
-// begunUncounted is how many remediations are in flight that were not before and that no reconcile counted: the answer to the write
-// that began them was lost. While a check is only observed, it is others who begin them.
+// begunUncounted returns the number of remediations in flight that no reconcile counted, because the answer to the write that began them
+// was lost. For a check that is only observed it is zero: others begin its remediations.
 func begunUncounted(state *observed, plan *Plan) int {
 	if state.Mode != Active || !state.Template.Known || state.before.inFlight == nil {
 		return 0
@@ -228,7 +227,7 @@ func begunUncounted(state *observed, plan *Plan) int {
 	return begun
 }
 
-// ended says how the remediations ended that were in flight before this reconcile and are not any more.
+// ended returns how the remediations ended that were in flight before this reconcile.
 func ended(state *observed, plan *Plan) map[ending]int {
 	results := map[ending]int{}
 	if !state.Template.Known || len(state.before.inFlight) == 0 {
@@ -244,7 +243,7 @@ func ended(state *observed, plan *Plan) map[ending]int {
 		case decision != nil && decision.InFlight:
 		case decision != nil && decision.Verdict.State != health.Healthy, slices.ContainsFunc(state.Skipped, of):
 			results[ending{kind, cancelledResult}]++
-		case decision != nil, slices.ContainsFunc(state.Targets, of): // what is not open is healthy
+		case decision != nil, slices.ContainsFunc(state.Targets, of): // a target that is not open is healthy
 			results[ending{kind, recoveredResult}]++
 		default:
 			results[ending{kind, replacedResult}]++

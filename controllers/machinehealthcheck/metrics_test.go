@@ -35,7 +35,7 @@ func TestTheOldestRequestIsTheOneThatWasMadeFirst(t *testing.T) {
 	}
 }
 
-// modesOf are the values of the label mode of all series of a check.
+// modesOf returns the values of the label mode in all series of a check.
 func modesOf(t *testing.T, key client.ObjectKey) []string {
 	t.Helper()
 	series := make(chan prometheus.Metric, 100)

@@ -27,7 +27,7 @@ func saidAt(kind string, status metav1.ConditionStatus, reason string, since tim
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(ago(since))}
 }
 
-// failed has a machine fail for good, as core writes it.
+// failed gives a machine a final failure, as core writes it.
 func failed(status string) func(*clusterv1.Machine) {
 	return func(m *clusterv1.Machine) {
 		if err := json.Unmarshal([]byte(`{"status":{"deprecated":{"v1beta1":`+status+`}}}`), m); err != nil {
@@ -36,7 +36,7 @@ func failed(status string) func(*clusterv1.Machine) {
 	}
 }
 
-// What it comes to is decided, and tested, in package health.
+// Package health tests the verdicts that follow from these facts.
 func TestWhatTheVerdictOnAMachineDependsOn(t *testing.T) {
 	const s, h = time.Second, time.Hour
 	says := func(kind string, status metav1.ConditionStatus, since time.Duration) func(*clusterv1.Machine) {
@@ -53,7 +53,7 @@ func TestWhatTheVerdictOnAMachineDependsOn(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		change func(*clusterv1.Machine)
-		checks []string // the conditions of Machines that the check has rules about
+		checks []string // the types that the check has machine rules about
 		want   health.Target
 	}{
 		"it was made an hour ago":                          {paused("True", h), nil, health.Target{Paused: true, AwaitedSince: ago(h)}},
@@ -88,7 +88,7 @@ func TestWhatTheVerdictOnAMachineDependsOn(t *testing.T) {
 	}
 }
 
-// asks is a workload cluster that notes which nodes it is asked for, and has none of them.
+// asks is a workload cluster without nodes that notes which nodes it is asked for.
 type asks struct {
 	Clusters
 	names []string
@@ -99,7 +99,8 @@ func (a *asks) NodesExist(_ context.Context, _ client.ObjectKey, names []string)
 	return nil, nil
 }
 
-// A rollout deletes every machine of a cluster, and each takes its node along. Nor is that of one that its users want left alone.
+// A rollout deletes every machine of a cluster with its node. Nor does the controller ask for the node of a machine that its users want
+// left alone.
 func TestTheNodeOfAMachineThatIsBeingDeletedIsNotAskedFor(t *testing.T) {
 	w := aCheck(a("going", health.Healthy, beingDeleted, onNode), a("stays", health.Healthy, onNode))
 	w.Skipped = aCheck(a("alone", health.Healthy, onNode, func(t *Target) {
@@ -115,7 +116,7 @@ func TestTheNodeOfAMachineThatIsBeingDeletedIsNotAskedFor(t *testing.T) {
 	must.Is(t, health.Unhealthy, verdicts[1].Verdict.State, "the machine whose node was deleted is")
 }
 
-// The machine has named the node n, and has the provider ID azure://m/1.
+// The machine names node n and has provider ID azure://m/1.
 func TestWhichNodeIsThatOfAMachine(t *testing.T) {
 	const startup = 10 * time.Minute
 	node := func(name, id string, ready corev1.ConditionStatus) *corev1.Node {
@@ -130,7 +131,7 @@ func TestWhichNodeIsThatOfAMachine(t *testing.T) {
 	for name, tc := range map[string]struct {
 		nodes       []*corev1.Node
 		said        []metav1.Condition
-		want, later health.State // later is after the start-up timeout
+		want, later health.State // later: after the start-up timeout
 	}{
 		"one ID may be in capitals":         {these(node("n", "azure://M/1", "True")), nil, well, well},
 		"without one the name decides":      {these(node("n", "", "False")), nil, bad, bad},
@@ -206,7 +207,7 @@ func TestTheRulesOfACheckBecomeThoseOfItsPolicy(t *testing.T) {
 	must.Equal(t, want, got)
 }
 
-// The first outage ended before this process was started, which has seen the second one from its beginning.
+// The first outage ended before this process started; this process sees the second one from its beginning.
 func TestASecondOutageDoesNotHideTheFirst(t *testing.T) {
 	const m = time.Minute
 	f, r := newFleet(), &Reconciler{}
@@ -256,7 +257,7 @@ func TestACheckSaysThatItsClusterAnswersProbesAlone(t *testing.T) {
 	}
 }
 
-// askedWithin notes the deadlines of what is asked of a workload cluster that has no nodes.
+// askedWithin is a workload cluster without nodes that notes the deadlines of requests to it.
 type askedWithin struct {
 	upCluster
 	deadlines []time.Time

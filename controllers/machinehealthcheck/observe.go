@@ -25,41 +25,40 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// observed is everything that one reconcile decides on, read once, and what it takes to read and to write it.
+// observed is everything that one reconcile decides on, read once, and what it needs to read and write it.
 type observed struct {
 	Facts
-	// view is the workload cluster; identified are its nodes while they are told apart by their provider IDs alone. (workload.View)
-	view       workload.View
+	view workload.View
+	// identified are the nodes of the view if each has a provider ID of its own; otherwise empty. (workload.View)
 	identified sets.Set[any]
-	// selector is the check's.
-	selector labels.Selector
-	// answering are the kinds of owners that report what they do: those of Cluster API, and of others that have answered for a Machine of
-	// the Cluster since this process was started.
+	selector   labels.Selector // of the check
+	// answering are the kinds of owners that report what they do: those of Cluster API, and others that have answered for a Machine of the
+	// Cluster since this process started.
 	answering map[string]bool
 
-	// requestKind is that of the requests. template is the template, or templateErr why there is none of use, if it was read: it is where a
-	// request is to be made, and where the cache does not have it.
 	requestKind schema.GroupVersionKind
-	template    *unstructured.Unstructured
+	// template is the template if it was read, because a request is to be created or the cache does not have it.
+	template *unstructured.Unstructured
+	// templateErr is why the template could not be read.
 	templateErr error
-	given       int     // how many places the ledger of policies had given when the hosts were read
-	placed      *placed // what it was told; nil before
-	// lagging says that the cache does not show yet which requests there are.
+	given       int     // places that the ledger of policies had given when the hosts were read
+	placed      *placed // reported to the ledger; nil before
+	// lagging says that the cache does not show all requests yet.
 	lagging bool
-	// requests are those of that kind in the check's namespace, by name, if they were listed.
+	// requests are those of requestKind in the check's namespace, by name; nil if they were not listed.
 	requests map[string]*remediationrequest.Metadata
-	// before is what is remembered of the reconcile before.
+	// before is what the reconcile before left.
 	before remembered
-	// contact is the one to the workload cluster, outage the last time without it.
+	// contact is the contact to the workload cluster, outage the last time without contact.
 	contact contact
 	outage  health.Outage
-	// unread are the kinds of power cycles that could not be read, and since when that is tried.
+	// unread is since when a kind of power cycles, or hosts, could not be read.
 	unread map[schema.GroupKind]time.Time
-	// recheck is the moment at which to look again although nothing was seen to change; zero if there is none.
+	// recheck is when the check is reconciled again although nothing has changed; zero if there is no such moment.
 	recheck time.Time
 }
 
-// find reads a check and its Cluster, and decides how kubemend stands to it. It returns nil if there is no such check.
+// find reads a check and its Cluster, and decides on the mode of the check. It returns nil if there is no such check.
 func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Time) (*observed, error) {
 	state := &observed{Facts: Facts{
 		Now: now, ActsUnclaimed: r.Unclaimed == Act, Check: &clusterv1.MachineHealthCheck{}, Cluster: &clusterv1.Cluster{},
@@ -69,7 +68,7 @@ func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Ti
 	} else if err != nil {
 		return nil, fmt.Errorf("read MachineHealthCheck %s: %w", key, err)
 	}
-	state.Check.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck")) // which an object from a cache does not carry
+	state.Check.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck")) // objects from a cache have none
 	clusterKey := client.ObjectKey{Namespace: state.Check.Namespace, Name: state.Check.Spec.ClusterName}
 	cluster := &clusterv1.Cluster{}
 	err := r.Client.Get(ctx, clusterKey, cluster, client.UnsafeDisableDeepCopy)
@@ -80,7 +79,7 @@ func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Ti
 		state.WatchFilter = r.WatchFilterValue
 	}
 	if state.WatchFilter != "" || !state.Check.DeletionTimestamp.IsZero() {
-		return state, nil // it is ignored
+		return state, nil // the check is ignored
 	}
 	state.Cluster = cluster
 	state.Mode = modeFor(state.Check, state.Cluster, r.Unclaimed)
@@ -95,11 +94,10 @@ func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Ti
 	return state, nil
 }
 
-// modeFor decides how kubemend treats check.
+// modeFor returns how kubemend treats check.
 //
-// The annotation cluster.x-k8s.io/paused makes Cluster API core leave a check alone, whatever its value. The value kubemend claims the
-// check; any other one pauses it for kubemend too. A paused Cluster pauses everything. In a Cluster that is being deleted nothing is worth
-// remediating.
+// Any value of the annotation cluster.x-k8s.io/paused makes Cluster API core leave a check alone. The value kubemend claims the check; any
+// other value pauses it for kubemend too. A paused Cluster pauses everything. Nothing is remediated in a Cluster being deleted.
 func modeFor(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, unclaimed Unclaimed) Mode {
 	_, annotated := check.Annotations[clusterv1.PausedAnnotation]
 	switch {
@@ -114,7 +112,7 @@ func modeFor(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, un
 	}
 }
 
-// decide decides what state comes to. The machines are judged once.
+// decide returns the plan for state. It judges the machines only once.
 func (state *observed) decide() *Plan {
 	state.stateLink()
 	state.Settings = SettingsOf(state.Check, len(state.Targets))
@@ -132,7 +130,7 @@ func (state *observed) decide() *Plan {
 	return &plan
 }
 
-// stateLink states the rules of the check, and what is known of the connection to the workload cluster.
+// stateLink sets the rules of the check, and what is known of the connection to the workload cluster.
 func (state *observed) stateLink() {
 	state.Policy, state.Reach = policyOf(state.Check.Spec.Checks), state.before.reach
 	if cond := ConditionOf(state.Check, mendv1.WorkloadClusterReachable); state.Reach.Type == "" && cond != nil {
@@ -159,7 +157,7 @@ func (state *observed) stateLink() {
 	}
 }
 
-// selectorOf is the selector of check. An empty one selects nothing. (Cluster API)
+// selectorOf returns the selector of check. As in Cluster API, an empty one selects nothing.
 func selectorOf(check *clusterv1.MachineHealthCheck) (labels.Selector, error) {
 	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
 	if err == nil && selector.Empty() {
@@ -168,13 +166,13 @@ func selectorOf(check *clusterv1.MachineHealthCheck) (labels.Selector, error) {
 	return selector, err
 }
 
-// observe reads everything else that is decided on.
+// observe reads all other facts.
 //
-// All that is asked of the workload cluster itself has one deadline: a server that does not answer costs a worker that, and no more.
+// All requests to the workload cluster share one deadline, so that an API server that does not answer holds up a worker only once.
 func (r *Reconciler) observe(ctx context.Context, state *observed) error {
 	asking, done := context.WithTimeout(ctx, workload.AnswerWithin)
 	defer done()
-	if state.Initialized() { // before there is no API server to ask
+	if state.Initialized() { // before that there is no API server
 		key := client.ObjectKeyFromObject(state.Cluster)
 		view, err := r.Clusters.View(asking, key, state.Now, r.nodeWatch(key))
 		if state.view = view; err != nil {
@@ -199,7 +197,7 @@ func (r *Reconciler) observe(ctx context.Context, state *observed) error {
 	return nil
 }
 
-// observeFormer finds the records of owners that have a Machine which never had a Node.
+// observeFormer reads the records of owners that have a Machine without a Node.
 func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 	state.Former = map[types.UID][]mendv1.RemediationRecord{}
 	for _, target := range state.Targets {
@@ -217,12 +215,11 @@ func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 	}
 }
 
-// recordsAgain is how soon a check is reconciled again that waits for the cache of RemediationRecords after a start.
+// recordsAgain is how soon a check that waits for the cache of RemediationRecords after a start is reconciled again.
 const recordsAgain = time.Second
 
-// observeCapacity finds out what is not back of the remediations that the check has asked for, by the open records in the cache. While
-// these are not known, or not installed, something is: nothing would show that the capacity of a machine is back. A reader without records
-// goes by what the check says.
+// observeCapacity reads the open records of remediations of the check whose capacity is missing. While records cannot be read, or are not
+// installed, it assumes one, since nothing would show that capacity is back. A reader without records goes by the condition CapacityBack.
 func (r *Reconciler) observeCapacity(ctx context.Context, state *observed) {
 	missing, known, err := r.Records.MissingOf(ctx, client.ObjectKeyFromObject(state.Check))
 	if err != nil {
@@ -243,20 +240,20 @@ func (r *Reconciler) observeCapacity(ctx context.Context, state *observed) {
 	}
 }
 
-// changed reports whether another workload cluster answers than the one that is kept, which is asked before plan acts because of nodes.
+// changed reports whether another workload cluster answers than the one that the Cluster keeps. It asks before plan acts.
 func (r *Reconciler) changed(ctx context.Context, state *observed, plan *Plan) bool {
 	return r.Verify != nil && state.Mode == Active && state.view.Link == health.Up && slices.ContainsFunc(plan.Open, (*Decision).Acts) &&
 		r.Verify(ctx, client.ObjectKeyFromObject(state.Cluster)) != nil
 }
 
-// lookAgainIn makes the reconcile be repeated after d at the latest; zero asks for nothing.
+// lookAgainIn has the check reconciled after d at the latest; zero asks for nothing.
 func (state *observed) lookAgainIn(d time.Duration) {
 	if d > 0 {
 		state.recheck = health.Earliest(state.recheck, state.Now.Add(d))
 	}
 }
 
-// observeOtherChecks reads the other checks of the cluster. One that cannot be parsed selects nothing, as everywhere.
+// observeOtherChecks reads the other checks of the cluster. A check whose selector cannot be parsed selects nothing.
 func (r *Reconciler) observeOtherChecks(ctx context.Context, state *observed) error {
 	checks, err := listChecks(ctx, r.Client, client.ObjectKey{Namespace: state.Check.Namespace, Name: state.Check.Spec.ClusterName})
 	if err != nil {
@@ -281,7 +278,7 @@ func (r *Reconciler) observeOtherChecks(ctx context.Context, state *observed) er
 	return nil
 }
 
-// listChecks are the checks of a cluster. They are shared: read only.
+// listChecks returns the checks of a cluster. They are shared: read only.
 func listChecks(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]clusterv1.MachineHealthCheck, error) {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
@@ -291,7 +288,7 @@ func listChecks(ctx context.Context, reader client.Reader, cluster client.Object
 	return list.Items, nil
 }
 
-// listMachines are the machines of a cluster. They are shared: read only.
+// listMachines returns the machines of a cluster. They are shared: read only.
 func listMachines(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]*clusterv1.Machine, error) {
 	list := &clusterv1.MachineList{}
 	if err := reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
@@ -309,7 +306,7 @@ func pointers[T any](items []T) []*T {
 	return list
 }
 
-// older orders checks: the one that was created first is older; of two made in the same second, the first by name.
+// older reports whether a was created before b; of checks created in the same second, the first by name is older.
 func older(a, b *clusterv1.MachineHealthCheck) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)

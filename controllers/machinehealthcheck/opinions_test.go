@@ -23,17 +23,17 @@ import (
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
-// beside is a machine that another check finds healthy.
+// beside adds another check that finds the machine healthy.
 func beside(t *Target) {
 	t.Others = []Opinion{{Check: "other", Heard: true, Healthy: true}}
 }
 
-// Of two checks that ask the owner in the same moment one conflicts with the other: it has asked nobody.
+// If two checks ask the owner at the same moment, one write conflicts: that check has asked nobody.
 func TestWhatIsToldOfARemediationWhoseBeginningFailed(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "machines"}, "m", errors.New("another check was faster"))
 	for name, tc := range map[string]struct {
 		err  error
-		lost bool // the answer to the creation of a request
+		lost bool // the answer to the creation of a request was lost
 		want bool
 	}{
 		"the write conflicted":        {conflict, false, false},
@@ -46,7 +46,7 @@ func TestWhatIsToldOfARemediationWhoseBeginningFailed(t *testing.T) {
 			m.recall(w)
 			var o outcome
 			if tc.err != nil {
-				marked := false // before its owner is asked
+				marked := false // the first write marks the machine
 				fails := interceptor.Funcs{
 					SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
 						if marked {
@@ -73,7 +73,7 @@ func TestWhatIsToldOfARemediationWhoseBeginningFailed(t *testing.T) {
 	}
 }
 
-// No check of this process hears of the write by an event.
+// othersWrites drops the event of the write, so the other checks have to be enqueued.
 func TestOtherChecksAreToldThatARequestToTheOwnerIsWithdrawn(t *testing.T) {
 	target := a("m", health.Healthy, beside)
 	said := Opinion{Heard: true, Healthy: true, AskedOwner: true}
@@ -84,7 +84,7 @@ func TestOtherChecksAreToldThatARequestToTheOwnerIsWithdrawn(t *testing.T) {
 	}
 }
 
-// faster is a cache of machines that another check writes just before they are listed.
+// faster is a cache in which another check acts just before its machines are listed.
 type faster struct {
 	toolscache.Indexer
 	writes func()
@@ -109,7 +109,7 @@ func TestNoOpinionIsOlderThanTheMachineThatItIsAbout(t *testing.T) {
 	}
 }
 
-// Else it would be decided anew ten times a second, for ever.
+// Otherwise the check would be reconciled ten times a second for ever.
 func TestACheckThatIsOnlyObservedWaitsForNoOtherOne(t *testing.T) {
 	for mode, heard := range map[Mode]bool{Active: false, Observed: true} {
 		f, r := newFleet(), &Reconciler{}
@@ -123,7 +123,7 @@ func TestACheckThatIsOnlyObservedWaitsForNoOtherOne(t *testing.T) {
 	}
 }
 
-// Two checks whose requests are refused would else try in turn, ten times a second.
+// Otherwise two checks whose requests are refused would try in turn, ten times a second.
 func TestAnAttemptInVainWakesOtherChecksAsOftenAsItIsMade(t *testing.T) {
 	uid := types.UID("m")
 	waits := Opinion{Heard: true, State: health.Unhealthy}
@@ -132,7 +132,7 @@ func TestAnAttemptInVainWakesOtherChecksAsOftenAsItIsMade(t *testing.T) {
 	for name, tc := range map[string]struct {
 		plan, end Opinion
 		failed    int
-		want      time.Duration // zero: not at all
+		want      time.Duration // zero: not enqueued
 	}{
 		"nothing is news": {waits, waits, 0, 0},
 		"one has begun":   {begins, begins, 0, enqueue.MergeWindow},

@@ -24,7 +24,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/policy"
 )
 
-// placed is what the ledger was told of the labels that all targets of a check have, and whether of those of hosts.
+// placed are the labels that all targets of a check share, as last reported to the ledger. hosts says that labels of hosts were reported.
 type placed struct {
 	cluster, check map[string]string
 	hosts          bool
@@ -35,7 +35,7 @@ func placesOf(check types.NamespacedName) policy.Check {
 }
 
 // takePlaces reports the targets of state to the ledger of RemediationPolicies, and asks for a place for each remediation that would begin.
-// It returns false if it is to be called once more when the hosts were read again. Without policies the signals of others alone block.
+// It returns false if it must be called again after the hosts are read again. Without policies only the signals on nodes block.
 func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan) bool {
 	if !r.Ledger.Active(ctx) {
 		state.Placeless = signalled(plan, state.Now)
@@ -46,7 +46,7 @@ func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan
 	now, before := placed{state.Cluster.Labels, state.Check.Labels, r.Ledger.OfHosts()}, state.before.placed
 	same := maps.Equal(now.cluster, before.cluster) && maps.Equal(now.check, before.check) && now.hosts == before.hosts
 	if same {
-		now = before // the maps that the ledger has
+		now = before // keep the ledger's maps
 	}
 	if now.hosts && r.hostLabels.awaited(ctx, r.Hosts, plan) {
 		for _, decision := range plan.Open {
@@ -60,7 +60,7 @@ func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan
 	return r.askPlaces(key, state, plan)
 }
 
-// signalled is what others say of the nodes of open targets, for what no policy selects.
+// signalled returns what others signal on the nodes of open targets, for when there are no policies.
 func signalled(plan *Plan, now time.Time) map[types.UID][]rule.Blocker {
 	blocked := map[types.UID][]rule.Blocker{}
 	for _, decision := range plan.Open {
@@ -71,7 +71,8 @@ func signalled(plan *Plan, now time.Time) map[types.UID][]rule.Blocker {
 	return blocked
 }
 
-// reported are the targets of plan as policies see them; those about which nothing has changed as they were, if the labels are the same.
+// reported returns the targets of plan as policies see them. If the labels are the same, unchanged targets keep their pointers, by which
+// the ledger recognizes them.
 func (r *Reconciler) reported(state *observed, plan *Plan, same bool) []*place.Target {
 	targets := make([]*place.Target, len(plan.Decisions))
 	for i, decision := range plan.Decisions {
@@ -91,8 +92,8 @@ func (r *Reconciler) reported(state *observed, plan *Plan, same bool) []*place.T
 	return targets
 }
 
-// askPlaces asks for a place for each remediation that would begin. It asks for none, and returns false, if others were given since the hosts
-// were read: of two checks that want the same host one reads them again.
+// askPlaces asks for a place for each remediation that would begin. It returns false without asking if places were given since the hosts
+// were read: two checks may want the same host, and one of them has to read the hosts again.
 func (r *Reconciler) askPlaces(key policy.Check, state *observed, plan *Plan) bool {
 	var waiting []types.UID
 	for _, decision := range plan.Open {
@@ -103,7 +104,7 @@ func (r *Reconciler) askPlaces(key policy.Check, state *observed, plan *Plan) bo
 	if len(waiting) == 0 {
 		return true
 	}
-	r.placing.Lock() // from now until the places are taken no check takes others
+	r.placing.Lock() // no other check may take places meanwhile
 	defer r.placing.Unlock()
 	if places, _ := r.Ledger.Given(key); state.Read.Spares && places != state.given {
 		state.placed, state.Placeless = nil, nil
@@ -113,7 +114,7 @@ func (r *Reconciler) askPlaces(key policy.Check, state *observed, plan *Plan) bo
 	return true
 }
 
-// placeOf is what policies see of the target of decision. Of a check on which kubemend does not act only what others have begun counts.
+// placeOf returns the target of decision as policies see it. In a check that kubemend only observes, only remediations in flight count.
 func placeOf(state *observed, decision *Decision, labels *placed, host *hostLabels) *place.Target {
 	target := decision.Target
 	reported := place.OfMachine(target.Machine)
@@ -134,7 +135,7 @@ func placeOf(state *observed, decision *Decision, labels *placed, host *hostLabe
 	return reported
 }
 
-// checksOf are the checks of a namespace; of all if it is empty.
+// checksOf returns the checks of a namespace, or of all namespaces if it is empty.
 func (r *Reconciler) checksOf(ctx context.Context, namespace string) []reconcile.Request {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -147,9 +148,9 @@ func (r *Reconciler) checksOf(ctx context.Context, namespace string) []reconcile
 	return checks
 }
 
-// settlePlaces gives back the places of remediations that did not begin.
+// settlePlaces releases the places of remediations that did not begin.
 func (r *Reconciler) settlePlaces(state *observed, outcomes []outcome) {
-	if state.placed == nil { // nothing was reported: what has a place keeps it
+	if state.placed == nil { // nothing was reported: places stay
 		return
 	}
 	begun, lost := map[types.UID]bool{}, map[types.UID]bool{}
@@ -162,17 +163,17 @@ func (r *Reconciler) settlePlaces(state *observed, outcomes []outcome) {
 
 type hostQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// hostLabels are the name of a host and its labels; another pointer after each change of them.
+// hostLabels are the labels of a host. They are immutable: a change stores a new pointer.
 type hostLabels struct {
 	name   string
 	labels map[string]string
 }
 
-// labelsOfHosts are the *hostLabels of the hosts that machines are on, by the namespace and name of the Metal3Machine that has the host.
+// labelsOfHosts has the *hostLabels of hosts with a machine, by the namespace and name of the Metal3Machine.
 type labelsOfHosts struct{ sync.Map }
 
-// awaited begins to watch hosts, and reports whether machines of plan may be on some whose labels are not known yet. A host that cannot be
-// read has none: the policy says which targets are in no group.
+// awaited starts to watch hosts, and reports whether labels of hosts of the plan may be missing. A host that cannot be read has no labels:
+// the policy then reports that the target is in no group.
 func (l *labelsOfHosts) awaited(ctx context.Context, hosts HostWatch, plan *Plan) bool {
 	onHost := func(decision *Decision) bool { return OnHost(decision.Target.Machine) }
 	if hosts == nil || !slices.ContainsFunc(plan.Decisions, onHost) {
@@ -182,7 +183,7 @@ func (l *labelsOfHosts) awaited(ctx context.Context, hosts HostWatch, plan *Plan
 	return !ready && err == nil
 }
 
-// ReadHosts notes the labels of all hosts at once, in place of a watch. Those that cannot be read have none.
+// ReadHosts notes the labels of all hosts once, without a watch. Hosts that cannot be read have none.
 func (r *Reconciler) ReadHosts(ctx context.Context) {
 	list := &bmov1alpha1.BareMetalHostList{}
 	_ = r.Client.List(ctx, list)
@@ -191,7 +192,7 @@ func (r *Reconciler) ReadHosts(ctx context.Context) {
 	}
 }
 
-// FailureDomain is that of a machine, on whose host ReadHosts looked, and its node.
+// FailureDomain returns the failure domain of a machine and its node; ReadHosts must have run.
 func (r *Reconciler) FailureDomain(machine *clusterv1.Machine, node *corev1.Node) string {
 	seen, host := place.OfMachine(machine), r.hostLabels.of(machine)
 	if host == nil || !OnHost(machine) {
@@ -223,7 +224,7 @@ func (l *labelsOfHosts) note(bmh *bmov1alpha1.BareMetalHost, gone bool) (changed
 	return true
 }
 
-// heard enqueues the checks of the namespace of a host that has other labels than before.
+// heard enqueues the checks in the namespace of a host whose labels have changed.
 func (l *labelsOfHosts) heard(r *Reconciler) handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request] {
 	wake := func(ctx context.Context, bmh *bmov1alpha1.BareMetalHost, gone bool) {
 		if !l.note(bmh, gone) || !r.Ledger.Active(ctx) {

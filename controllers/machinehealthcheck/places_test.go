@@ -14,7 +14,7 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// hostsThat is a watch of hosts that has them, or will, or cannot.
+// hostsThat is a watch of hosts that is ready, not ready yet, or failing.
 type hostsThat struct {
 	HostWatch
 
@@ -26,7 +26,7 @@ func (w hostsThat) Ready(context.Context, schema.GroupVersionKind) (bool, error)
 	return w.ready, w.err
 }
 
-// By the labels of its host a machine is in a rack: before they are known, no limit of the rack would bind it.
+// A machine belongs to a rack by the labels of its host. Before the labels are known, no limit of the rack would apply.
 func TestPlacesAreAskedForOnceTheLabelsOfHostsAreKnown(t *testing.T) {
 	machine := &clusterv1.Machine{}
 	machine.Namespace = "ns"

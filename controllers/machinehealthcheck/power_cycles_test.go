@@ -31,12 +31,12 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// powerCycled gives the target a power cycle that a person asked for, under a name of its own.
+// powerCycled gives the target a power cycle that a person requested, with a name of its own.
 func powerCycled(t *Target) {
 	t.Cycle = &remediationrequest.Metadata{TypeMeta: metav1.TypeMeta{Kind: "HostRemediation"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "by-hand"}}
 }
 
-// otherCheckWith gives the observed state another check that selects everything and names a template.
+// otherCheckWith adds another check that selects all machines and names a template.
 func otherCheckWith(template string) func(*observed) {
 	return func(w *observed) {
 		w.Overlaps = append(w.Overlaps, Overlap{Name: "otherCheck", selector: labels.Everything(), template: template})
@@ -72,8 +72,8 @@ func TestWhichPowerCyclesAreUnderWay(t *testing.T) {
 	}
 }
 
-// The node may be deleted while its host is power-cycled. A check without template must not have the machine replaced meanwhile, and says
-// why it waits.
+// The node may be deleted while its host is power-cycled. A check without a template must not have the machine replaced meanwhile, and
+// reports why it waits.
 func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 	m, other := a("m", health.Unhealthy, onMetal), a("n", health.Unhealthy, onMetal)
 	byHand := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{
@@ -101,7 +101,7 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 	must.Is(t, "blocked. Resumes when HostRemediation by-hand is over", is.Next.Text, "next is")
 }
 
-// What the check reports of it would change with every reconcile otherwise.
+// Otherwise the report of the check would change with every reconcile.
 func TestOfTwoPowerCyclesOfAMachineItIsAlwaysTheSameThatCounts(t *testing.T) {
 	m := a("m", health.Unhealthy, onMetal)
 	var both []*remediationrequest.Metadata
@@ -135,7 +135,7 @@ func TestAPowerCycleThatIsBeingDeletedHoldsItsMachineUntilADeadlineThatIsSaid(t 
 	}
 }
 
-// metal has one host for all machines, which it cannot find for the machine m.
+// metal finds the same host for all machines. With err, it fails for machine m and finds no host for the others.
 type metal struct {
 	found host.Found
 	err   error
@@ -152,7 +152,7 @@ func TestAnOwnerIsAskedOnlyAfterALookAtTheHost(t *testing.T) {
 	external := &host.Host{ObjectMeta: metav1.ObjectMeta{Name: "h"}, Power: powercycle.Power{External: true}}
 	for name, tc := range map[string]struct {
 		metal   metal
-		blocked Reason // empty if it starts
+		blocked Reason // empty if the remediation starts
 	}{
 		"an ordinary host":                      {metal{found: host.Found{Is: powercycle.HostOurs, Host: &host.Host{}}}, ""},
 		"one that is externally provisioned":    {metal{found: host.Found{Is: powercycle.HostOurs, Host: external}}, HostExternal},
@@ -188,12 +188,12 @@ func TestAnOwnerIsAskedOnlyAfterALookAtTheHost(t *testing.T) {
 	}
 }
 
-// onMetal makes the target's machine one of a bare-metal host.
+// onMetal makes a Metal3Machine the infrastructure of the target's machine.
 func onMetal(t *Target) {
 	t.Machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: t.Machine.Name}
 }
 
-// brokenKinds can all be read but for those of that name, in all versions or in one: a conversion webhook does not answer.
+// brokenKinds can all be read except one kind, in one version or all: its conversion webhook does not answer.
 type brokenKinds struct {
 	kind, version string
 	asked         int
@@ -212,7 +212,7 @@ func (*brokenKinds) Source(handler.TypedEventHandler[*remediationrequest.Metadat
 	return nil
 }
 
-// cyclesOfHosts are the objects of both kinds of power cycles that an API server has.
+// cyclesOfHosts returns requests of an API server that has these objects and serves both kinds of power cycles.
 func cyclesOfHosts(objects ...*remediationrequest.Metadata) *remediationrequest.Requests {
 	scheme := runtime.NewScheme()
 	for _, kind := range []schema.GroupVersionKind{cycleKinds[0][0], cycleKinds[1][0], cycleKinds[1][1]} {
@@ -227,7 +227,7 @@ func cyclesOfHosts(objects ...*remediationrequest.Metadata) *remediationrequest.
 	return &remediationrequest.Requests{Client: c, Live: c}
 }
 
-// readCycles finds the power cycles of the observed state and returns the machines whose remediation begins.
+// readCycles reads the power cycles and returns the machines whose remediation begins.
 func (r *Reconciler) readCycles(t *testing.T, w *observed) map[string]bool {
 	t.Helper()
 	w.Template, w.CyclesUnread, w.Trouble, w.requests = Template{Known: true}, time.Time{}, nil, nil
@@ -305,7 +305,7 @@ func TestWhatCannotBeReadForTenMinutesHoldsUpNothingAnyMore(t *testing.T) {
 	if !at(10)["metal"] || len(w.Trouble) == 0 {
 		t.Errorf("after the deadline nothing begins, or nothing is said: %v", w.Trouble)
 	}
-	// They were not read for an hour, as all machines were healthy. The deadline begins anew.
+	// For an hour all machines were healthy and power cycles were not read: the deadline begins anew.
 	healthy := aCheck(a("metal", health.Healthy, onMetal))
 	healthy.Now = noon.Add(11 * time.Minute)
 	r.readCycles(t, healthy)

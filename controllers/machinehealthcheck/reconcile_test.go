@@ -30,7 +30,7 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// upCluster is a workload cluster that can be reached and has no nodes, and counts how often its cache was doubted.
+// upCluster is a workload cluster that is up and has no nodes. It counts how often its cache was doubted.
 type upCluster struct{ doubted int }
 
 func (u *upCluster) Doubt(client.ObjectKey, time.Time) { u.doubted++ }
@@ -51,7 +51,7 @@ func (i indexed) IndexField(_ context.Context, obj client.Object, field string, 
 	return nil
 }
 
-// reconciled is a controller over a check with a limit of one, and a machine that a person has marked beside a healthy one.
+// reconciled is a controller with one check, which has a limit of one, and a machine that a person has marked.
 type reconciled struct {
 	*Reconciler
 	t     *testing.T
@@ -84,8 +84,7 @@ func reconciling(t *testing.T, change func(*clusterv1.MachineHealthCheck)) *reco
 	return r
 }
 
-// pass makes one reconcile at that time after noon, and returns in how long the next one is and whether the machine's owner is asked by
-// now.
+// pass reconciles once at that time after noon. It returns when the next reconcile is due, and whether the machine's owner has been asked.
 func (r *reconciled) pass(at time.Duration) (next time.Duration, begun bool) {
 	r.t.Helper()
 	r.clock.SetTime(noon.Add(at))
@@ -115,7 +114,7 @@ func TestTheCacheOfAClusterIsDoubtedThatNoReconcileReadDuringAPause(t *testing.T
 	}
 }
 
-// machine is the machine that a person has marked, as it is stored.
+// machine returns the stored machine that a person has marked.
 func (r *reconciled) machine() *clusterv1.Machine {
 	r.t.Helper()
 	m := &clusterv1.Machine{}
@@ -123,7 +122,7 @@ func (r *reconciled) machine() *clusterv1.Machine {
 	return m
 }
 
-// outdatedReader is a client whose cache has a machine as it was.
+// outdatedReader is a client whose cache has an old version of a machine.
 type outdatedReader struct {
 	client.Client
 	was *clusterv1.Machine
@@ -145,7 +144,7 @@ func (o outdatedReader) Get(ctx context.Context, key client.ObjectKey, obj clien
 	return err
 }
 
-// Of two checks that select a machine one is enqueued by what the other has told, before the cache shows what that wrote.
+// Another check's opinion enqueues this check before the cache shows what the other check wrote.
 func TestACheckWaitsUntilTheCacheShowsWhatAnotherOneWrote(t *testing.T) {
 	r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
 	written := r.machine()
@@ -156,7 +155,7 @@ func TestACheckWaitsUntilTheCacheShowsWhatAnotherOneWrote(t *testing.T) {
 	}
 }
 
-// A selector that cannot be parsed selects neither all machines nor none: with none, the check's requests would be deleted.
+// A selector that cannot be parsed selects neither all machines nor none: with none, the requests of the check would be deleted.
 func TestACheckWhoseSelectorCannotBeParsedSaysSoAndKeepsWhatItHas(t *testing.T) {
 	r := reconciling(t, func(check *clusterv1.MachineHealthCheck) {
 		check.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Is", Values: []string{"workers"}}}
@@ -181,7 +180,7 @@ func TestACheckWhoseSelectorCannotBeParsedSaysSoAndKeepsWhatItHas(t *testing.T) 
 	}
 }
 
-// Of two managers with a filter each, one acts on a check: that of its own label, or, if it has none, of its Cluster's.
+// Of two managers with different filters, the one acts whose filter is the label of the check or, if the check has none, of its Cluster.
 func TestACheckIsFoundThroughTheLabelOfItsCluster(t *testing.T) {
 	for name, tc := range map[string]struct {
 		own     map[string]string
@@ -255,7 +254,7 @@ func TestTheNumbersOfACheckAreWrittenAWhileAfterTheyHaveChanged(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		size, pending int
-		due           time.Duration // when they were to be written, from now; zero if they had not changed
+		due           time.Duration // when the status was due, from now; zero if it was not postponed
 		want          time.Duration // from now; zero for at once
 	}{
 		"of a small one after a second":           {100, 1, 0, time.Second},
@@ -283,8 +282,8 @@ func TestTheNumbersOfACheckAreWrittenAWhileAfterTheyHaveChanged(t *testing.T) {
 	}
 }
 
-// A cache that lags behind shows a machine whose owner was not asked yet. A reconcile that decided on that would count no remediation.
-// One that was requested in a write whose answer was lost counts as well.
+// A stale cache shows a machine whose owner was not asked yet, so a decision on it would not count the remediation. A remediation counts
+// also if the answer to the write that asked the owner was lost.
 func TestAReconcileWaitsForTheCacheToShowItsWrites(t *testing.T) {
 	for name, lost := range map[string]bool{"with an answer": false, "whose answer was lost": true} {
 		r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
@@ -312,8 +311,8 @@ func TestAReconcileWaitsForTheCacheToShowItsWrites(t *testing.T) {
 	}
 }
 
-// That requests cannot be made, or can again, only a condition of the older flavour says, and only the reconcile that tried it knows. Put
-// off, it would be lost.
+// Whether requests can be created is reported only in a v1beta1 condition, and known only to the reconcile that tried. If the status were
+// postponed, it would be lost.
 func TestWhetherRequestsCanBeMadeIsWrittenAtOnce(t *testing.T) {
 	w := aCheck(a("m1", health.Unhealthy), a("m2", health.Unhealthy)).external()
 	for len(w.Targets) < 5000 {
@@ -359,7 +358,7 @@ func TestNoReconcileWaitsForAWriteThatIsGone(t *testing.T) {
 	}
 }
 
-// A machine whose owner may have been asked holds up the others of its check for seconds, also if it can never be read.
+// A machine whose owner may have been asked holds up the others of its check for seconds only, even if it can never be read.
 func TestNoReconcileWaitsForeverForAMachineThatCannotBeRead(t *testing.T) {
 	r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
 	r.pass(0)
@@ -399,7 +398,7 @@ func TestTheLabelOfACheckIsWrittenEverMoreRarelyWhereAnotherClientRemovesIt(t *t
 		r.pass(time.Duration(i) * 100 * time.Millisecond)
 		must.Do(t, r.api.Patch(t.Context(), r.check.DeepCopy(), without))
 	}
-	if writes < 4 || writes > 8 { // after 1, 2, 4 ... seconds
+	if writes < 4 || writes > 8 { // pauses of 1, 2, 4 ... seconds
 		t.Errorf("they are written %d times in a minute", writes)
 	}
 }

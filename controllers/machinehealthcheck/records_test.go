@@ -27,7 +27,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// recordOfFirst is the record of the first target of w, on that host.
+// recordOfFirst returns the record of the first target of w, on that host.
 func recordOfFirst(t *testing.T, w *observed, on *host.Host) *mendv1.RemediationRecord {
 	t.Helper()
 	p := decide(w)
@@ -125,7 +125,7 @@ func TestARecordNamesTheUserWhoMarkedTheMachine(t *testing.T) {
 		}
 		must.Equal(t, tc.due, is.Due, "%s: due", name)
 	}
-	// What was asked for before, and is not what the machine is unhealthy by now, is no request any more.
+	// An old request for remediation by a user does not count if the machine is unhealthy for another reason.
 	is := recordOfFirst(t, aCheck(a("m", health.Unhealthy, func(t *Target) {
 		t.Machine.Annotations = map[string]string{mendv1.RequestedAnnotation: `{"by":"alice"}`}
 	})), nil)
@@ -134,10 +134,10 @@ func TestARecordNamesTheUserWhoMarkedTheMachine(t *testing.T) {
 	}
 }
 
-// moment is at as a record has it.
+// moment returns at as a pointer, as records have it.
 func moment(at time.Time) *metav1.Time { return ptr.To(metav1.NewTime(at)) }
 
-// askedByHand marks a machine for remediation by hand, which is the simplest way to be unhealthy: it takes no node.
+// askedByHand marks a machine for remediation by hand: the simplest way to be unhealthy, without a node.
 func askedByHand(t *Target) {
 	t.Machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
 }
@@ -180,7 +180,7 @@ func TestARequestThatIsAdoptedHasARecord(t *testing.T) {
 	}
 }
 
-// Hundreds of machines that fail together would else be marked as late as the last of their records is written.
+// Otherwise hundreds of machines that fail together would be marked only after the last of their records is written.
 func TestMachinesAreMarkedBeforeTheirRecords(t *testing.T) {
 	var mu sync.Mutex
 	var writes []string

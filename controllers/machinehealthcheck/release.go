@@ -32,21 +32,19 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// Releaser releases machines that no check judges any more: because the check was deleted, because it selects other
-// machines now, or because the machine was relabelled, or annotated to be left alone. It deletes the requests that were made for them and
-// removes the conditions that checks had set. From machines of a check on which kubemend does not act any more, since its claim was taken
-// away or it was paused, it removes the conditions that only kubemend sets.
+// Releaser releases machines that no check judges any more: the check was deleted or selects other machines, or the machine was relabelled
+// or annotated to be left alone. It deletes the requests of checks for these machines, and removes the conditions that checks set. If
+// kubemend stops acting on a check that still exists, it removes only the conditions that kubemend alone sets.
 //
-// A finalizer on the check would do the same as long as a manager runs, and would keep the check from being deleted
-// when none does. Instead each request and condition says whose it is: a request carries its maker, and a condition
-// its field owner. So it also works for a check that was deleted while no manager ran.
+// A finalizer on the check would keep the check from being deleted while no manager runs. Instead each request has a label with its maker,
+// and each condition has its field owner, so a check may be deleted while no manager runs.
 type Releaser struct {
 	Client   client.Client // reads from caches
-	Live     client.Reader // reads past them
+	Live     client.Reader // reads past the caches
 	Requests *remediationrequest.Requests
 	Kinds    *remediationrequest.Kinds[*remediationrequest.Metadata]
 	Recorder events.EventRecorder
-	// Discovery finds the kinds of requests that are left from before the start.
+	// Discovery finds kinds of requests that exist since before the start.
 	Discovery discovery.ServerResourcesInterface
 	// Unclaimed says what to do with checks that are not claimed for kubemend.
 	Unclaimed Unclaimed
@@ -54,14 +52,14 @@ type Releaser struct {
 	WatchFilterValue string
 }
 
-// Reconcile releases the machine called req if no check judges it.
+// Reconcile releases the machine that req names if no check judges it.
 func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	machine := &clusterv1.Machine{}
 	if err := r.Client.Get(ctx, req.NamespacedName, machine); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if Deleting(machine) {
-		return ctrl.Result{}, nil // its requests are garbage-collected with it
+		return ctrl.Result{}, nil // the garbage collector deletes its requests
 	}
 	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, cluster); err != nil {
@@ -81,8 +79,8 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	return result, errors.Join(err, conditionsErr)
 }
 
-// covers reports whether this manager looks after a machine of cluster, which checks select: by the label of the Cluster, or of one of
-// them. Machines are not asked for the label: that theirs was forgotten must not leave a request behind.
+// covers reports whether the label of cluster, or of a check of the machine, is this manager's. The label of the machine does not count, so
+// that a forgotten label leaves no request behind.
 func (r *Releaser) covers(checks map[string]*clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
 	covered := capi.Covers(r.WatchFilterValue, cluster, nil)
 	for _, check := range checks {
@@ -98,7 +96,7 @@ func (r *Releaser) checksOf(ctx context.Context, machine *clusterv1.Machine) (ma
 	}
 	checks := map[string]*clusterv1.MachineHealthCheck{}
 	for i := range listed {
-		selector, err := selectorOf(&listed[i]) // if it cannot be parsed, the check may have selected machine until a moment ago
+		selector, err := selectorOf(&listed[i]) // with an error, it may have selected machine before
 		if listed[i].DeletionTimestamp.IsZero() && (err != nil || selector.Matches(labels.Set(machine.Labels))) {
 			checks[listed[i].Name] = &listed[i]
 		}
@@ -106,11 +104,11 @@ func (r *Releaser) checksOf(ctx context.Context, machine *clusterv1.Machine) (ma
 	return checks, nil
 }
 
-// actedOn reports whether kubemend acts on the oldest of these checks that is not paused, which is the one that sets conditions.
+// actedOn reports whether kubemend acts on the oldest check that is not paused, which sets the conditions.
 func (r *Releaser) actedOn(checks map[string]*clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
 	var oldest *clusterv1.MachineHealthCheck
 	for _, check := range checks {
-		_, invalid := selectorOf(check) // a check with such a selector judges no machine
+		_, invalid := selectorOf(check) // the check then judges no machine
 		if invalid == nil && modeFor(check, cluster, Act) != Paused && (oldest == nil || older(check, oldest)) {
 			oldest = check
 		}
@@ -118,7 +116,7 @@ func (r *Releaser) actedOn(checks map[string]*clusterv1.MachineHealthCheck, clus
 	return oldest != nil && modeFor(oldest, cluster, r.Unclaimed) == Active
 }
 
-// releaseRequests deletes the requests for machine that their maker does not need any more.
+// releaseRequests deletes the requests for machine that the check that made them does not need any more.
 func (r *Releaser) releaseRequests(
 	ctx context.Context, machine *clusterv1.Machine, cluster *clusterv1.Cluster, checks map[string]*clusterv1.MachineHealthCheck,
 ) error {
@@ -150,8 +148,8 @@ func (r *Releaser) releaseRequests(
 	return errors.Join(errs...)
 }
 
-// needs reports whether check, which selects machine, needs its request of that kind: not if the machine is to be left alone, or if the
-// check names another kind now. A check on which kubemend does not act keeps what it has made.
+// needs reports whether check, which selects machine, needs its request of that kind. It does not if the machine is to be left alone, or if
+// the check now names another kind. A check on which kubemend does not act keeps its requests.
 func (r *Releaser) needs(
 	check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, machine *clusterv1.Machine, kind schema.GroupVersionKind,
 ) bool {
@@ -163,9 +161,9 @@ func (r *Releaser) needs(
 	return named.GroupKind() == kind.GroupKind() && len(LeftAloneBy(machine)) == 0
 }
 
-// removeConditions removes what was said of machine. Of one on whose check kubemend acts that is all that any check has set, also Cluster
-// API core before the check was claimed. Else it is what kubemend has set, which stands in the managed fields, and caches do not hold
-// these; of our own types only kubemend sets any. On a machine that is judged those are all that goes.
+// removeConditions removes conditions from machine. From a judged machine it removes those that only kubemend sets. If kubemend acts on the
+// check, or has written the conditions, it removes all that checks set, also those that Cluster API core set before the check was claimed.
+// It reads live, because caches have no managed fields.
 func (r *Releaser) removeConditions(ctx context.Context, machine *clusterv1.Machine, judged, acts bool) (ctrl.Result, error) {
 	live := &clusterv1.Machine{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(machine), live); err != nil {
@@ -194,7 +192,7 @@ func (r *Releaser) removeConditions(ctx context.Context, machine *clusterv1.Mach
 	return ctrl.Result{}, nil
 }
 
-// writtenByUs reports whether it was kubemend that last wrote one of the conditions a check writes.
+// writtenByUs reports whether kubemend owns a condition that checks set.
 func writtenByUs(machine *clusterv1.Machine) bool {
 	for _, entry := range machine.ManagedFields {
 		if entry.Manager != mendv1.FieldOwner || entry.FieldsV1 == nil {
@@ -235,12 +233,12 @@ func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options
 	return mgr.Add(manager.RunnableFunc(r.discover))
 }
 
-// discover looks, once after the start, for orphaned requests, and tries again until it could look everywhere. A group that cannot be
-// discovered is that of an aggregated API whose server is broken, which may be so for months; requests are objects of CRDs.
+// discover looks for orphaned requests once after the start, and retries until it has read everything. It ignores groups whose discovery
+// fails: they belong to aggregated APIs, whose server may be broken for months, but requests are objects of CRDs.
 func (r *Releaser) discover(ctx context.Context) error {
 	// It ends with success or with the manager; neither is an error.
 	_ = wait.PollUntilContextCancel(ctx, time.Minute, true, func(ctx context.Context) (bool, error) {
-		lists, err := r.Discovery.ServerPreferredResources() // some are listed even if others cannot be
+		lists, err := r.Discovery.ServerPreferredResources() // returns the readable groups even with an error
 		if discovery.IsGroupDiscoveryFailedError(err) {
 			log.FromContext(ctx).Info("Looked for orphaned requests, but not in all groups of the API", "reason", err.Error())
 			err = nil
@@ -261,9 +259,8 @@ func self(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}}
 }
 
-// machinesToRelease returns the machines of a Cluster, or of that of a check, of which a check has said something that is not good, and
-// those for which there is a request of a check. The latter may be unmarked: their conditions may have been removed, or never set, before
-// the Cluster was paused.
+// machinesToRelease returns the machines of a Cluster, or of a check's Cluster, that are Marked or have a request of a check. A machine
+// with a request may be unmarked: its conditions may have been removed, or never set, before the Cluster was paused.
 func (r *Releaser) machinesToRelease(ctx context.Context, changed client.Object) []reconcile.Request {
 	cluster, requested := client.ObjectKeyFromObject(changed), map[string]bool{}
 	if check, is := changed.(*clusterv1.MachineHealthCheck); is {
@@ -272,7 +269,7 @@ func (r *Releaser) machinesToRelease(ctx context.Context, changed client.Object)
 	for _, kind := range r.Kinds.InUse() {
 		requests, err := r.Requests.List(ctx, kind, cluster.Namespace)
 		if err != nil {
-			continue // a kind that cannot be read now is found again by the event of its request
+			continue // an event of the request releases it later
 		}
 		for name, req := range requests {
 			_, ours := remediationrequest.MadeBy(req)

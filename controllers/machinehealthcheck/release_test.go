@@ -25,7 +25,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// releaserOf returns a releaser of a management cluster with these objects. Besides Machines there are HostRemediations.
+// releaserOf returns a releaser of a management cluster with these objects, which serves Machines and HostRemediations.
 func releaserOf(t *testing.T, objects ...client.Object) *Releaser {
 	t.Helper()
 	kind, scheme, synced := mendv1.GroupVersion.WithKind("HostRemediation"), runtime.NewScheme(), true
@@ -53,8 +53,8 @@ func machineIn(cluster, name string) *clusterv1.Machine {
 	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: clusterv1.MachineSpec{ClusterName: cluster}}
 }
 
-// A check was deleted while its Cluster was paused. When the pause is over, its requests are looked for, also those of machines of which
-// nothing is said.
+// A check was deleted while its Cluster was paused. After the pause the releaser looks for its requests, also those for machines without
+// conditions of a check.
 func TestAfterAPauseTheRequestsOfUnmarkedMachinesAreLookedAt(t *testing.T) {
 	r := releaserOf(t, machineIn("c1", "m1"), machineIn("c2", "m2"), machineIn("c1", "m3"), hostRemediation("m1"), hostRemediation("m2"))
 	if _, err := r.Kinds.Ready(t.Context(), mendv1.GroupVersion.WithKind("HostRemediation")); err != nil {
@@ -82,7 +82,7 @@ func TestALabelThatAssignsAClusterToThisManagerEnqueues(t *testing.T) {
 	}
 }
 
-// partly is an API server that knows the kind HostRemediation, and of which one aggregated API is broken.
+// partly is an API server that serves HostRemediation and has a broken aggregated API.
 type partly struct {
 	discovery.ServerResourcesInterface
 	asked *int
@@ -109,7 +109,7 @@ func TestABrokenAggregatedAPIDoesNotKeepTheSearchGoing(t *testing.T) {
 	}
 }
 
-// A request that a check needs and that is deleted is made again, for ever; one that it does not need is ended by nobody else.
+// If a needed request were deleted, the check would create it again for ever; a request that is not needed is deleted by nobody else.
 func TestARequestIsDeletedIfItsCheckDoesNotNeedItAnyMore(t *testing.T) {
 	naming := func(kind, version string) func(*clusterv1.MachineHealthCheck, *clusterv1.Machine) {
 		return func(check *clusterv1.MachineHealthCheck, _ *clusterv1.Machine) {
@@ -167,8 +167,8 @@ func TestARequestIsDeletedIfItsCheckDoesNotNeedItAnyMore(t *testing.T) {
 	}
 }
 
-// The condition kubemend.io/Remediation goes when kubemend does not act on a machine any more; those of Cluster API stay, but on a machine
-// that its user wants left alone: its owner would act on them.
+// When kubemend stops acting on a machine, the condition kubemend.io/Remediation is removed and those of Cluster API stay. They are removed
+// too from a machine that its user wants left alone, because its owner would act on them.
 func TestAMachineOnWhichKubemendDoesNotActIsNotCalledRemediated(t *testing.T) {
 	made := func(age time.Duration, annotations map[string]string) *clusterv1.MachineHealthCheck {
 		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{
@@ -207,7 +207,7 @@ func TestAMachineOnWhichKubemendDoesNotActIsNotCalledRemediated(t *testing.T) {
 			if tc.left {
 				m.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
 			}
-			released := tc.left && len(tc.checks) == 1 && !tc.stays // kubemend acts on it
+			released := tc.left && len(tc.checks) == 1 && !tc.stays // kubemend acts on the check
 			m.Status.Conditions = []metav1.Condition{
 				{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "UnhealthyNode"},
 				{Type: mendv1.Remediation, Status: metav1.ConditionTrue, Reason: mendv1.OwnerAskedReason},
@@ -225,10 +225,10 @@ func TestAMachineOnWhichKubemendDoesNotActIsNotCalledRemediated(t *testing.T) {
 	}
 }
 
-// Cluster API's webhook refuses such a selector, where it is installed.
+// Where Cluster API's webhook is installed, it refuses such a selector.
 func TestACheckWhoseSelectorIsInvalidActsOnNoMachine(t *testing.T) {
 	invalid, claimed := &clusterv1.MachineHealthCheck{}, &clusterv1.MachineHealthCheck{}
-	invalid.Name, claimed.Name = "a", "b" // of the same age the first by name acts
+	invalid.Name, claimed.Name = "a", "b" // of the same age, so the first by name acts
 	invalid.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}}
 	claimed.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
 	checks := map[string]*clusterv1.MachineHealthCheck{"a": invalid, "b": claimed}

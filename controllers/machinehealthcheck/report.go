@@ -26,9 +26,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
-// tell exports metrics, sends events about what was saved, remembers what the next reconcile needs, and says when that is.
+// tell exports metrics, sends the events of saved changes, stores what the next reconcile needs, and returns when that is due.
 func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done applied) ctrl.Result {
-	notes := machineNotes(state, done.outcomes) // which go by what was done before this time
+	notes := machineNotes(state, done.outcomes) // before after() notes this reconcile in state.before.did
 	next := after(state, plan, done)
 	if done.status != nil {
 		limits, warned := limitNotes(state, plan, done.status)
@@ -47,12 +47,12 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done
 	return r.next(ctx, state, plan, done, next.failed)
 }
 
-// machineNotes are the events about machines: on each machine one for each change of its conditions, and on the check one for each whose
-// remediation began or that recovered.
+// machineNotes returns the events about machines: on each machine one for each change of its conditions, and on the check one for each
+// machine whose remediation began or that recovered.
 //
-// Each on the check names the machine as related. Events that differ in nothing but their text are one to the API server's clients, which
-// only count how often it came: the second machine would be reported under the name of the first. (client-go, tools/events: a series is
-// what has the same regarding, by its resourceVersion too, related, reason and action.)
+// Events on the check name the machine as related. Otherwise client-go would count the event of a second machine as a repetition of the
+// first one's, under the name of the first: it compares regarding with its resourceVersion, related, reason and action, but not the text.
+// (client-go, tools/events)
 func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 	var notes []recorder.Event
 	check := state.Check.Namespace + "/" + state.Check.Name
@@ -60,7 +60,8 @@ func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 		machine := machineOf(o.Target.Machine)
 		marked := fmt.Sprintf("Machine %s/%s has been marked as ", machine.Namespace, machine.Name)
 		add := func(kind, reason, action, text string) {
-			notes = append(notes, recorder.Event{About: machine, Related: state.Check, Kind: kind, Reason: reason, Action: action, Text: text})
+			note := recorder.Event{About: machine, Related: state.Check, Kind: kind, Reason: reason, Action: action, Text: text}
+			notes = append(notes, note)
 		}
 		addToCheck := func(reason, action, text string) {
 			notes = append(notes, recorder.Event{
@@ -68,8 +69,9 @@ func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 			})
 		}
 		switch {
-		case o.newlyUnhealthy(): // (Cluster API's sentence, and the findings.)
-			kind, text := corev1.EventTypeNormal, marked+"unhealthy by "+check+": "+strings.Join(health.Texts(o.Verdict.Due(state.Now)), "; ")
+		case o.newlyUnhealthy(): // the sentence of Cluster API, and the findings
+			found := strings.Join(health.Texts(o.Verdict.Due(state.Now)), "; ")
+			kind, text := corev1.EventTypeNormal, marked+"unhealthy by "+check+": "+found
 			if blocker := o.BlockedBy(FailureContradicted); blocker != nil {
 				kind, text = corev1.EventTypeWarning, text+". "+blocker.Text+". "+blocker.Fix
 			}
@@ -98,15 +100,15 @@ func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 	return notes
 }
 
-// machineOf returns machine with the kind that an event refers to; objects from a cache do not carry theirs.
+// machineOf returns a reference to machine with its kind, for events; objects from a cache have no kind.
 func machineOf(machine *clusterv1.Machine) *clusterv1.Machine {
 	about := &clusterv1.Machine{TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"}}
 	about.Name, about.Namespace, about.UID = machine.Name, machine.Namespace, machine.UID
 	return about
 }
 
-// limitNotes are the events on the check about its limits. Warned is the restriction of which the last one tells; without any, as after a
-// restart, the one before is what the check's condition says, which tells as well of limits that kept no machine from being remediated.
+// limitNotes returns the events on the check about its limits. warned is the restriction that the last event reported. After a restart it
+// comes from the condition of the check, which may name limits that blocked no machine.
 func limitNotes(state *observed, plan *Plan, next *clusterv1.MachineHealthCheck) (notes []recorder.Event, warned string) {
 	add := func(kind, reason, text string) {
 		notes = append(notes, recorder.Event{About: state.Check, Kind: kind, Reason: reason, Action: "Grant", Text: text})
@@ -128,7 +130,7 @@ func limitNotes(state *observed, plan *Plan, next *clusterv1.MachineHealthCheck)
 	return notes, warned
 }
 
-// turnNotes are the events on the check about what else it says of itself: one for each condition that turned.
+// turnNotes returns an event on the check for each other condition that turned.
 func turnNotes(state *observed, next *clusterv1.MachineHealthCheck) (notes []recorder.Event) {
 	add := func(kind, reason, action, text string) {
 		notes = append(notes, recorder.Event{About: state.Check, Kind: kind, Reason: reason, Action: action, Text: text})
@@ -153,8 +155,8 @@ func turnNotes(state *observed, next *clusterv1.MachineHealthCheck) (notes []rec
 	return notes
 }
 
-// turned returns the condition of that type in next, which a check always has on which kubemend acts, and whether its status differs from
-// before. One that was not there before counts as good: a new check has nothing to announce but trouble.
+// turned returns the condition of that type in next, and whether its status changed. A check on which kubemend acts always has the
+// condition. A condition that is new counts as True before: a new check reports only trouble.
 func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Condition, bool) {
 	cond, status := ConditionOf(next, kind), metav1.ConditionTrue
 	if stored := ConditionOf(before, kind); stored != nil && stored.Status != metav1.ConditionUnknown {
@@ -163,16 +165,13 @@ func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Co
 	return cond, cond.Status != status && cond.Status != metav1.ConditionUnknown
 }
 
-// next says when to reconcile again: at the first moment at which time alone changes something, and sooner if something failed, for as
-// often as that.
+// next returns when to reconcile again: when time alone changes something, or sooner after a failure, with a backoff.
 //
-// What failed is logged here and not returned. An error that is returned makes the queue drop every other moment, and
-// one machine that cannot be written would hold up the deadlines of all others.
+// It logs errors and does not return them: the queue would drop the requested time for an error, and one machine that cannot be written
+// would hold up the deadlines of all others.
 func (r *Reconciler) next(ctx context.Context, state *observed, plan *Plan, done applied, failed int) ctrl.Result {
 	at := health.Earliest(health.Earliest(state.recheck, plan.VerdictsUntil), done.statusDue)
-	if state.Mode == Active || r.Records != nil { // or a record tells what would begin
-		at = health.Earliest(at, plan.Recheck)
-	}
+	at = health.Earliest(at, plan.Recheck) // for observed checks too: their metrics change
 	if r.Resync > 0 {
 		at = health.Earliest(at, state.Now.Add(r.Resync))
 	}
@@ -188,7 +187,7 @@ func (r *Reconciler) next(ctx context.Context, state *observed, plan *Plan, done
 	return enqueue.At(at, r.Clock.Now())
 }
 
-// failures are the errors of a reconcile, and whether it is to be repeated for what another writer did meanwhile.
+// failures returns the errors of a reconcile, and whether it must be repeated because of another writer.
 func (done applied) failures(state *observed) (errs []error, retry bool) {
 	errs = append(errs, state.Trouble...)
 	add := func(err error) {
@@ -206,10 +205,10 @@ func (done applied) failures(state *observed) (errs []error, retry bool) {
 	return errs, retry
 }
 
-// Reason names a rule. Where a condition or an event says the same, it has the same reason.
+// Reason names a rule. A condition or an event about the rule has the same reason.
 type Reason string
 
-// The rules, which say below what they mean.
+// The rules; rules.go says when each blocks.
 const (
 	MachineDeleting            Reason = explain.MachineBeingDeleted
 	OlderCheckActs             Reason = "OverlappingCheck"
@@ -248,5 +247,5 @@ const (
 	NotUnhealthy               Reason = "NotUnhealthy"
 )
 
-// NotRead is the reason that users see where requests, or power cycles, cannot be read.
+// NotRead is the reason that users see if requests or power cycles cannot be read.
 const NotRead = explain.NotRead

@@ -21,8 +21,8 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// Events of the same regarding, related, reason and action are one to the API server's clients, which only count it: the second machine
-// would be reported under the name of the first.
+// client-go counts events with the same regarding, related, reason and action as one: the second machine would be reported under the name
+// of the first.
 func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 	related := map[string]string{}
 	for _, name := range []string{"first", "second"} {
@@ -38,7 +38,7 @@ func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 	must.Equal(t, want, related, "what the events are about")
 }
 
-// failedAndReady is a machine that its provider has failed, and whose node is Ready.
+// failedAndReady has the provider report a final failure while the node is Ready.
 func failedAndReady(t *Target) {
 	message := "authentication failed"
 	was := &clusterv1.MachineV1Beta1DeprecatedStatus{FailureMessage: &message}
@@ -49,8 +49,8 @@ func failedAndReady(t *Target) {
 	t.Health = &facts
 }
 
-// A manager that starts has not read the records yet, and one without their CRD never does: nothing shows then that the capacity of the
-// machine before is back. A reader knows what the check says.
+// After a start the manager has not read the records yet, and without their CRD it never can: nothing then shows that capacity is back. A
+// reader goes by the condition of the check.
 func TestAContradictedFailureWaitsWhileTheCapacityBeforeIsNotKnown(t *testing.T) {
 	manager := &records.Records{Installed: func(context.Context, string) (bool, error) { return false, nil }}
 	for name, tc := range map[string]struct {
@@ -76,7 +76,7 @@ func TestAContradictedFailureWaitsWhileTheCapacityBeforeIsNotKnown(t *testing.T)
 	}
 }
 
-// A provider with a wrong credential fails all its machines: users read of it where they look first.
+// A provider with a wrong credential fails all its machines; the event is where users look first.
 func TestAMachineWhoseFailureIsContradictedWarnsOnce(t *testing.T) {
 	of := func(name string) Target { return a(name, health.Unhealthy, failedAndReady) }
 	w := aCheck(of("first"), of("second"), of("third"))

@@ -28,11 +28,11 @@ import (
 const (
 	// syncingRequests is how long to wait for the first list of a kind of requests.
 	syncingRequests = time.Second
-	// missingKind is how long to wait for a kind that is not installed. Nothing tells when it is.
+	// missingKind is how long to wait for a kind that is not installed: no event says when it is.
 	missingKind = 30 * time.Second
 )
 
-// templateOf is what check says of its template, as if it and the requests were known.
+// templateOf returns what check says of its template, as if the template and its requests were known.
 func templateOf(check *clusterv1.MachineHealthCheck) Template {
 	ref := check.Spec.Remediation.TemplateRef
 	if !ref.IsDefined() {
@@ -42,8 +42,7 @@ func templateOf(check *clusterv1.MachineHealthCheck) Template {
 	return Template{External: true, Known: true, Kind: kind.Kind, TemplateKind: ref.Kind, Name: ref.Name}
 }
 
-// observeRemediation finds the check's template and the requests that exist. What cannot be read is trouble, and leaves the
-// requests unknown; the machines are judged all the same.
+// observeRemediation reads the check's template and its requests. After an error the requests stay unknown, but the machines are judged.
 func (r *Reconciler) observeRemediation(ctx context.Context, state *observed) {
 	if state.Template = templateOf(state.Check); !state.Template.External {
 		return
@@ -75,7 +74,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed) error
 	if err != nil {
 		return err
 	}
-	if !found { // the API server itself is asked
+	if !found { // the cache may be behind: read live
 		if err := r.readTemplate(ctx, state); remediationrequest.Missing(err) {
 			template.Missing, template.Fix = fmt.Sprintf("%s %s/%s does not exist", ref.Kind, state.Check.Namespace, ref.Name), "Make it"
 		} else if err != nil {
@@ -85,15 +84,14 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed) error
 	return r.observeRequests(ctx, state)
 }
 
-// observeRequests reads the requests of the kind that the check names. While the cache does not show all that this process has created, the
-// reconcile waits, and after a while the machines are judged without beginning anything.
+// observeRequests reads the requests of the kind that the check names. While the cache does not show all requests that this process
+// created, the reconcile is repeated. If that lasts, the machines are judged, but no remediation begins.
 func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error {
 	var err error
 	if state.requests, err = r.Requests.List(ctx, state.requestKind, state.Check.Namespace); err != nil {
 		return err
 	}
-	// A request that this process has created, or may have, and that the cache does not show would not count: more would begin than is
-	// allowed at once.
+	// A request that this process may have created and the cache does not show would not count against limits: too many would begin.
 	created := r.requested.Of(state.requestKind.GroupKind())
 	for _, req := range state.requests {
 		if created.Stale(req) {
@@ -120,7 +118,7 @@ func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error
 	return nil
 }
 
-// requestOf is the request for the machine of that name, of the kind that the check names; nil if there is none, or if that is not known.
+// requestOf returns the request for the machine of that name; nil if there is none, or if that is not known.
 func (state *observed) requestOf(machine string) *remediationrequest.Metadata {
 	if !state.Template.Known {
 		return nil
@@ -128,7 +126,7 @@ func (state *observed) requestOf(machine string) *remediationrequest.Metadata {
 	return state.requests[machine]
 }
 
-// attachRequests gives the targets their requests. One that another check on which kubemend acts has made is that check's affair.
+// attachRequests gives the targets their requests. A request of another check on which kubemend acts is left to that check.
 func (state *observed) attachRequests() {
 	for _, target := range state.Targets {
 		req := state.requestOf(target.Name)
@@ -146,7 +144,7 @@ func (state *observed) attachRequests() {
 	}
 }
 
-// observeKind reports whether objects of that kind can be read. If they never can as things stand, the check says why.
+// observeKind reports whether objects of that kind can be read. If they cannot be until a person acts, the check says why.
 func (r *Reconciler) observeKind(ctx context.Context, state *observed, kind schema.GroupVersionKind) (bool, error) {
 	ready, err := r.Kinds.Ready(ctx, kind)
 	switch {
@@ -165,7 +163,7 @@ func (r *Reconciler) observeKind(ctx context.Context, state *observed, kind sche
 	return false, nil
 }
 
-// readTemplate reads the template itself, of which the cache has no more than the metadata.
+// readTemplate reads the template live: the cache has only its metadata.
 func (r *Reconciler) readTemplate(ctx context.Context, state *observed) error {
 	if state.template == nil && state.templateErr == nil {
 		ref := state.Check.Spec.Remediation.TemplateRef
@@ -174,7 +172,7 @@ func (r *Reconciler) readTemplate(ctx context.Context, state *observed) error {
 	return state.templateErr
 }
 
-// tryTemplate finds out for which machines that are not healthy no request can be made from the template.
+// tryTemplate finds out for which machines that are not healthy no request can be created from the template.
 func (state *observed) tryTemplate(plan *Plan) {
 	state.Read.Template = true
 	for _, decision := range plan.Open {
@@ -188,8 +186,8 @@ func (state *observed) tryTemplate(plan *Plan) {
 	}
 }
 
-// ownership is that of the request that there is for t. One that was cloned from a template which another check of the machine names is
-// that check's, as far as anybody knows.
+// ownership returns whose request target has. If another check of the machine names the template that the request was cloned from, the
+// request most likely belongs to that check.
 func (state *observed) ownership(target *Target) Ownership {
 	owned := ownershipOf(state.Check, target.Machine, target.Request)
 	template := target.Request.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
@@ -203,11 +201,11 @@ func (state *observed) ownership(target *Target) Ownership {
 	return owned
 }
 
-// ownershipOf finds out how req, which has the name of machine, relates to check. A request counts only for the Machine whose UID it names:
-// one that a deleted Machine of the same name has left belongs to no Machine that exists, and goes with its own.
+// ownershipOf returns how req, which has the name of machine, relates to check. A request counts only for the Machine whose UID it names. A
+// request left by a deleted Machine of the same name is garbage-collected with that Machine.
 //
-// A request without mark that was cloned from a template of the kind that the check names was made by Cluster API core before the check
-// was claimed, also if the check named another template then. It is adopted, since no other controller would ever end it.
+// A request that is not marked and was cloned from a template of the named kind is from Cluster API core, before the check was claimed. The
+// check may have named another template then. It is adopted, since no other controller would ever delete the request.
 func ownershipOf(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine, req *remediationrequest.Metadata) Ownership {
 	maker, marked := remediationrequest.MadeBy(req)
 	switch {
@@ -231,11 +229,11 @@ var cycleKinds = [][]schema.GroupVersionKind{
 
 var errListing = errors.New("its first list is under way")
 
-// observeCycles finds the power cycles of the targets that somebody else asked for: a person, or a NodeHealthCheck. While one is under way
-// the node goes and comes, and may even be deleted. That is no reason to replace the machine in the middle of it.
+// observeCycles finds the power cycles of the targets that a person or a NodeHealthCheck requested. During a power cycle the node goes and
+// comes back, and may even be deleted; the machine must not be replaced because of that.
 //
-// Until it is known which there are, nothing is begun for the machines that could have one, but not for ever. Kinds that are not
-// installed, or that may not be read, have none. The API server is not asked as long as all machines are healthy.
+// While the power cycles cannot be read, no remediation begins for machines on hosts, for ten minutes at most. Kinds that are not
+// installed, or that kubemend may not list, have none. While all machines are healthy, the API server is not asked.
 func (r *Reconciler) observeCycles(ctx context.Context, state *observed) {
 	state.unread, state.Read.Cycles = map[schema.GroupKind]time.Time{}, true
 	for _, versions := range cycleKinds {
@@ -252,7 +250,7 @@ func (r *Reconciler) observeCycles(ctx context.Context, state *observed) {
 				continue
 			}
 			for _, owner := range req.OwnerReferences {
-				// The first one of a machine counts that its check did not ask for.
+				// The first power cycle that the check did not request counts.
 				if target := find(owner.Name, state.Targets); target != nil && target.Cycle == nil && target.Machine.UID == owner.UID &&
 					(target.Request == nil || target.Request.UID != req.UID) {
 					target.Cycle = req
@@ -262,8 +260,7 @@ func (r *Reconciler) observeCycles(ctx context.Context, state *observed) {
 	}
 }
 
-// unreadUntil notes that a kind of power cycles, or a host, cannot be read, and returns until when that blocks machines on hosts. When that
-// is over it is still said.
+// unreadUntil notes that a kind of power cycles, or a host, cannot be read, and returns until when that blocks machines on hosts.
 func (state *observed) unreadUntil(kind schema.GroupKind, err error) time.Time {
 	since, before := state.before.unread[kind]
 	if !before {
@@ -282,11 +279,13 @@ func (state *observed) unreadUntil(kind schema.GroupKind, err error) time.Time {
 	return until
 }
 
-// cyclesOf returns the power cycles of a kind, in that of its versions which can be read. There are none if the kind is not installed, or
-// may not be listed. One version may be out of order while another is not: a webhook converts what is stored in another one.
-func (r *Reconciler) cyclesOf(ctx context.Context, state *observed, versions []schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
+// cyclesOf returns the power cycles of a kind, in the version that can be read. There are none if the kind is not installed or may not be
+// listed. One version may fail while another works: a broken conversion webhook affects only versions that are not stored.
+func (r *Reconciler) cyclesOf(
+	ctx context.Context, state *observed, versions []schema.GroupVersionKind,
+) (map[string]*remediationrequest.Metadata, error) {
 	if state.Template.Known && state.requestKind.GroupKind() == versions[0].GroupKind() {
-		return state.requests, nil // it is read already: not in two versions
+		return state.requests, nil // read already: not in a second version
 	}
 	for _, kind := range r.Kinds.InUse() {
 		if kind.GroupKind() == versions[0].GroupKind() {

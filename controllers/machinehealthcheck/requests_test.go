@@ -27,7 +27,7 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// forbiddenKinds are kinds that may not be read.
+// forbiddenKinds are kinds that cannot be read.
 type forbiddenKinds struct {
 	Kinds
 	err error
@@ -60,7 +60,7 @@ func TestARightThatTheReaderLacksIsNotOneThatTheManagerLacks(t *testing.T) {
 	}
 }
 
-// A user who may write a check in one namespace would otherwise choose what the manager watches in all of them.
+// Otherwise a user who may write a check in one namespace could choose what the manager watches in all namespaces.
 func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 	for name, tc := range map[string]struct{ apiVersion, kind, says string }{
 		"one without the suffix":      {"infrastructure.cluster.x-k8s.io/v1beta1", "Metal3Remediation", "their names end in Template"},
@@ -96,7 +96,7 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 	}
 }
 
-// askedKinds note what they are asked of.
+// askedKinds notes which kinds it is asked for.
 type askedKinds struct {
 	forbiddenKinds
 	ready []schema.GroupVersionKind
@@ -107,8 +107,8 @@ func (k *askedKinds) Ready(_ context.Context, kind schema.GroupVersionKind) (boo
 	return true, nil
 }
 
-// What is not in the cache yet may be ours, made by a reconcile that ended before it could set the conditions: marked unhealthy without
-// it, the machine would look as if its provider had removed what is said of the request.
+// A request that is not in the cache yet may be from a reconcile that ended before it set conditions. Marked unhealthy without it, the
+// machine would look as if its provider had removed its report.
 func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.T) {
 	w := aCheck(a("m", health.Unhealthy)).external()
 	req, err := w.requestFor(w.Targets[0].Machine)
@@ -126,8 +126,7 @@ func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.
 	}
 }
 
-// A template that was just made is read before it is known for which machines it is, since the cache does not show it: that it was read
-// does not mean that it was tried.
+// The manager reads a new template live, because the cache does not show it yet. It still has to try the template for each machine.
 func TestATemplateThatTheCacheDoesNotShowYetIsTriedBeforeARequestIsMade(t *testing.T) {
 	w := aCheck(a("m", health.Unhealthy, func(t *Target) {
 		t.Machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
@@ -139,7 +138,7 @@ func TestATemplateThatTheCacheDoesNotShowYetIsTriedBeforeARequestIsMade(t *testi
 	}
 }
 
-// A request that the cache does not show yet would not count, and more would begin than is allowed at once.
+// A request that the cache does not show yet would not count against limits: too many would begin.
 func TestNothingBeginsBeforeTheCacheShowsWhatWasRequested(t *testing.T) {
 	req := &remediationrequest.Metadata{}
 	req.SetGroupVersionKind(cycleKinds[0][0])
@@ -147,7 +146,7 @@ func TestNothingBeginsBeforeTheCacheShowsWhatWasRequested(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cached, live *remediationrequest.Requests
 		stale        int       // reconciles before that have waited
-		lost         time.Time // when the answer to it was
+		lost         time.Time // when the answer to its creation was lost
 		waits, known bool
 	}{
 		"it is new":                      {cyclesOfHosts(), cyclesOfHosts(req), 0, time.Time{}, true, false},
@@ -201,12 +200,11 @@ func refusedBefore(t *Target) {
 		clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason)(t)
 }
 
-// A power cycle of a machine that its user has just protected, or whose node was seen well meanwhile, must not begin on what a cache
-// shows late.
+// A power cycle must not begin because of a stale cache if a user has just protected the machine, or if its node has recovered.
 func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 	for name, tc := range map[string]struct {
 		refused bool         // before
-		patch   func() error // what becomes of the write; nil if it is left to the API server
+		patch   func() error // the result of the write; nil: the API server's
 		change  bool
 		made    bool
 	}{
@@ -254,7 +252,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 	}
 }
 
-// A machine whose condition the API server refuses, so that none can be set, must not be the first in each reconcile.
+// A machine whose conditions the API server refuses must not be the first in each reconcile.
 func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 	var m memory
 	for _, step := range []struct {
@@ -272,8 +270,7 @@ func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 	}
 }
 
-// A process that has just started lets a merge window pass before it begins anything, and remembers no refusal: the machine's condition
-// does.
+// After a start nothing begins before the settling is over, and the memory has no refusal, but the machine's condition does.
 func TestARefusalIsRememberedThroughARestart(t *testing.T) {
 	w := aCheck(a("a", health.Unhealthy, dueFor(time.Hour), refusedBefore), a("c", health.Healthy), a("d", health.Healthy))
 	w.external().limited("60%")

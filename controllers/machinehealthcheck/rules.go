@@ -15,7 +15,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// rules are asked in this order, so what a person would ask first goes first. A remediation starts exactly if none blocks it.
+// rules are evaluated in this order, the blockers that matter most to a person first. A remediation starts exactly if no rule blocks it.
 var rules = slices.Concat([]Rule{
 	{
 		Reason: MachineDeleting,
@@ -109,25 +109,26 @@ var rules = slices.Concat([]Rule{
 		},
 		Words: func(c *Case) rule.Blocker {
 			text := "It waits for Cluster API to reconcile the machine after the pause: its conditions were written before"
-			if c.Mode >= Observed { // there is no deadline: as long as core does not run there is no newer state
+			if c.Mode >= Observed { // no deadline: only core writes newer conditions
 				text += ". If that takes longer than a minute, see whether Cluster API core runs"
 			}
 			return rule.Blocker{Text: text, EndsWhen: "Cluster API sets the condition Paused of the machine to False"}
 		},
 	},
 	{
-		Reason: NodeNotSeen, Else: true, unjudged: true, // the node of a machine that is being deleted is not looked for
+		Reason: NodeNotSeen, Else: true, unjudged: true, // kubemend does not look for the node of a machine being deleted
 		When: func(c *Case) bool { return c.Verdict.State == health.Unknown && !Deleting(c.Target.Machine) },
 		Words: func(c *Case) rule.Blocker {
 			if other := c.Target.Health.Other; other.Name != "" {
 				return rule.Blocker{Detail: "Node " + other.Name, Text: other.Text()}
 			}
 			node := "Node " + c.Target.Health.NodeName
-			return rule.Blocker{Detail: node, Text: node + " is not in the cache, and the workload cluster could not be asked whether it exists"}
+			text := node + " is not in the cache, and the workload cluster could not be asked whether it exists"
+			return rule.Blocker{Detail: node, Text: text}
 		},
 	},
 	{
-		Reason: WithinTimeout, // or the machine waits for its first node without one
+		Reason: WithinTimeout, // or the first node is awaited without a timeout
 		When: func(c *Case) bool {
 			if c.Verdict.State == health.Starting {
 				return !c.Verdict.Doubted(health.NotSincePause)
@@ -137,7 +138,7 @@ var rules = slices.Concat([]Rule{
 		Words: withinTimeout,
 	},
 	{
-		Reason: MachineUpdating, asked: unlessBegun, // marking it by hand is the way out of an update that never ends
+		Reason: MachineUpdating, asked: unlessBegun, // the annotation is the way out of an endless update
 		When: updateHolds,
 		Words: func(c *Case) rule.Blocker {
 			b := rule.Blocker{
@@ -157,7 +158,8 @@ var rules = slices.Concat([]Rule{
 			return !c.Template.External && !owned(c.Target.Machine) && c.Verdict.State != health.Healthy && !Deleting(c.Target.Machine)
 		},
 		Words: says(rule.Blocker{
-			Text: "Its owner is to remediate it, and it has none: see to it by hand", Fix: "Delete it by hand, or give the check a template",
+			Text: "Its owner is to remediate it, and it has none: see to it by hand",
+			Fix:  "Delete it by hand, or give the check a template",
 		}),
 	},
 	{
@@ -181,7 +183,7 @@ var rules = slices.Concat([]Rule{
 		}),
 	},
 	{
-		Reason: PowerCycleInProgress, asked: unlessBegun, // one that the check did not request
+		Reason: PowerCycleInProgress, asked: unlessBegun, // another one than this check's own request
 		When:  func(c *Case) bool { return c.Target.Cycle != nil && !Deleting(c.Target.Machine) },
 		Words: inCycle,
 	},
@@ -273,7 +275,7 @@ var rules = slices.Concat([]Rule{
 		},
 	},
 	{
-		Reason: TooFewUnhealthy, asked: ofLimits, Else: true, // the condition has one reason for both (Cluster API)
+		Reason: TooFewUnhealthy, asked: ofLimits, Else: true, // Cluster API has one reason for both
 		When: func(c *Case) bool { return c.plan.Grant.Reason == budget.TooFew },
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
@@ -314,7 +316,7 @@ var rules = slices.Concat([]Rule{
 		Reason: RequestsUnread, asked: unlessBegun, Else: true,
 		When: func(c *Case) bool { return !c.Template.Known },
 		Words: func(c *Case) rule.Blocker {
-			if c.Explains { // the reader may not read them, or could not
+			if c.Explains { // the reader may lack the right to read them
 				return rule.Unreadable(c.Template.Kind)
 			}
 			return rule.Blocker{Reason: NotRead, Text: "Which remediation requests exist is not known"}
@@ -345,11 +347,11 @@ var rules = slices.Concat([]Rule{
 		},
 	},
 }, ofPolicies(), []Rule{{
-	Reason: NotUnhealthy, asked: unlessBegun, // nothing is held against it, or nothing that counts
+	Reason: NotUnhealthy, asked: unlessBegun, // the machine is not unhealthy, and no other rule says why
 	When: func(c *Case) bool { return c.Verdict.State != health.Unhealthy && len(c.Blockers) == 0 },
 }})
 
-// ofPolicies are the rules of RemediationPolicies: a remediation does not begin without a place.
+// ofPolicies returns the rules of RemediationPolicies: a remediation begins only with a place.
 func ofPolicies() []Rule {
 	rules := make([]Rule, len(place.Reasons))
 	for i, reason := range place.Reasons {

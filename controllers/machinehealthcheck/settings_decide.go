@@ -13,7 +13,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 )
 
-// Acting is who acts on a check and, if that is not kubemend, why: as a sentence, and in a few words.
+// Acting returns who acts on a check and, if that is not kubemend, why: as a sentence, and in a few words.
 func (facts *Facts) Acting() (by cliv1.Mode, text, detail string) {
 	cluster := facts.Check.Spec.ClusterName
 	label := fmt.Sprintf("The label %s of the check, or of its Cluster if the check has none, is not %s, "+
@@ -47,13 +47,13 @@ func (facts *Facts) Acting() (by cliv1.Mode, text, detail string) {
 	return cliv1.ModeActing, "", detail
 }
 
-// clause is a sentence as it goes on in another one.
+// clause returns sentence with a small first letter, to go on in another sentence.
 func clause(sentence string) string { return strings.ToLower(sentence[:1]) + sentence[1:] }
 
-// pause is what pauses a check: as a sentence, in a word, how a person ends it, and as Cluster API says it in the condition Paused.
+// pause is a reason why a check is paused: as a sentence and as a word, how a person ends it, and the text in the condition Paused.
 type pause struct{ text, what, end, wire string }
 
-// pauses are those of the check. The annotation by which kubemend claims a check pauses Cluster API core alone.
+// pauses returns the pauses of the check. The annotation by which kubemend claims a check pauses only Cluster API core.
 func (facts *Facts) pauses() []pause {
 	var pauses []pause
 	if cluster := facts.Check.Spec.ClusterName; ClusterPaused(facts.Cluster) {
@@ -86,10 +86,11 @@ func (facts *Facts) paused() (text, detail string) {
 	return pauses[0].text + ", and " + clause(pauses[1].text), pauses[0].what + " and " + pauses[1].what + " paused"
 }
 
-// Enable is what a person can do for a check to be acted on; empty if nothing.
+// Enable returns what a person can do so that kubemend acts on the check; empty if nothing.
 func (facts *Facts) Enable() string {
 	if facts.ActsInCore() {
-		return fmt.Sprintf("If kubemend is to act on it, claim the check: kubectl mend claim mhc/%s -n %s", facts.Check.Name, facts.Check.Namespace)
+		return fmt.Sprintf("If kubemend is to act on it, claim the check: kubectl mend claim mhc/%s -n %s",
+			facts.Check.Name, facts.Check.Namespace)
 	}
 	if facts.Mode != Paused {
 		return ""
@@ -101,12 +102,12 @@ func (facts *Facts) Enable() string {
 	return "When it is to go on, " + strings.Join(ends, ", and ")
 }
 
-// ActsInCore reports whether it is Cluster API core that acts on the check.
+// ActsInCore reports whether Cluster API core acts on the check.
 func (facts *Facts) ActsInCore() bool {
 	return facts.Mode == Observed || facts.Mode == Ignored && facts.Cluster.DeletionTimestamp.IsZero()
 }
 
-// Action is what is done about machine when it is unhealthy, as a clause.
+// Action returns, as a clause, what kubemend does when machine is unhealthy.
 func (facts *Facts) Action(machine *clusterv1.Machine) string {
 	if facts.Template.External {
 		template := &facts.Template
@@ -118,7 +119,7 @@ func (facts *Facts) Action(machine *clusterv1.Machine) string {
 	return "asks its owner to remediate it, but it has none"
 }
 
-// OwnerAnswer is the reason for which the owner of machine, which was asked to replace it, has not yet; empty if it has given none.
+// OwnerAnswer returns the reason that the owner of machine gives for not having replaced it yet; empty if it was not asked or gave none.
 func OwnerAnswer(machine *clusterv1.Machine) string {
 	asked := ConditionOf(machine, OwnerRemediated)
 	if asked == nil || asked.Status != metav1.ConditionFalse || asked.Reason == waitingForRemediation {
@@ -127,17 +128,18 @@ func OwnerAnswer(machine *clusterv1.Machine) string {
 	return asked.Reason
 }
 
-// Settings are what the spec of a check limits.
+// Settings are the limits of a check.
 type Settings struct {
-	// Limits are absolute numbers. Invalid is what is wrong with them; nil if they can be read.
-	Limits  budget.Limits
+	// Limits are absolute numbers.
+	Limits budget.Limits
+	// Invalid says which field cannot be parsed; nil if all can.
 	Invalid *InvalidField
-	// Limited says that more unhealthy machines could forbid to remediate any.
+	// Limited says that a number of unhealthy machines can block all remediations.
 	Limited bool
 }
 
-// SettingsOf are the settings of check, which has so many targets. The range goes before the number, and without either everything may be
-// remediated. (Cluster API.)
+// SettingsOf returns the limits of check, given the number of its targets. As in Cluster API, the range takes precedence over the number,
+// and without either all machines may be remediated.
 func SettingsOf(check *clusterv1.MachineHealthCheck, total int) Settings {
 	settings := Settings{Limits: budget.Limits{AtMost: budget.All.Of(total)}}
 	trigger := check.Spec.Remediation.TriggerIf
@@ -162,16 +164,16 @@ func SettingsOf(check *clusterv1.MachineHealthCheck, total int) Settings {
 	return settings
 }
 
-// InvalidField is a field of a check that cannot be read.
+// InvalidField is a field of a check that cannot be parsed.
 type InvalidField struct {
-	Field string // as a path
+	Field string // its path
 	Err   error
 }
 
-// Error names the field.
+// Error returns the field and what is wrong with it.
 func (e *InvalidField) Error() string { return e.Field + ": " + e.Err.Error() }
 
-// MostUnhealthy is the limit of a check without a range, as it is written.
+// MostUnhealthy returns unhealthyLessThanOrEqualTo of check as it is written, or its default.
 func MostUnhealthy(check *clusterv1.MachineHealthCheck) string {
 	if limit := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo; limit != nil {
 		return limit.String()
@@ -179,7 +181,7 @@ func MostUnhealthy(check *clusterv1.MachineHealthCheck) string {
 	return budget.All.String()
 }
 
-// LimitText is the limits of check as they are written, with the words of the version that is served, and not of one that is not.
+// LimitText returns the limits of check as they are written, with the field names of the served API version.
 func LimitText(check *clusterv1.MachineHealthCheck) string {
 	if written := check.Spec.Remediation.TriggerIf.UnhealthyInRange; written != "" {
 		return "unhealthyInRange " + written

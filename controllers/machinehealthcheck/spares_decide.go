@@ -14,49 +14,46 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// Spares are the hosts that the replacements of machines on bare metal could take. Which host fits which machine is found out by the reader
-// of the facts; how many machines may count on the same host is decided here.
+// Spares are the hosts that the replacements of machines on bare metal could take. The reader of the facts knows which host fits which
+// machine. The decision counts how many machines rely on the same host.
 type Spares struct {
 	// Unread is why the hosts could not be read; empty if they were.
 	Unread string
-	// Free is how many hosts of the namespace no machine has.
+	// Free is the number of hosts of the namespace that have no machine.
 	Free int
-	// Fits are the names of the hosts that the replacement of a machine could take, by its UID. Of a machine that is not in it, Failed may
-	// say why that is not known.
-	Fits   map[types.UID][]string
+	// Fits are the names of the hosts that the replacement of a machine could take, by the UID of the machine.
+	Fits map[types.UID][]string
+	// Failed says why this is not known for a machine that is not in Fits.
 	Failed map[types.UID]string
-	// Expected are the hosts that other machines could take first, a list for each machine: those that wait for a host, and replacements
-	// that their owners have still to make.
+	// Expected lists, for each other machine that waits for a host or is still to be created as a replacement, the hosts that fit it.
 	Expected [][]string
 }
 
 // Spare is what was found for one machine whose remediation needs a spare host.
 type Spare struct {
-	// Until is how long the remediation waits for one at most.
+	// Until is how long the remediation waits for a host at most.
 	Until time.Time
-	// Lacks is why it waits, or did until then; empty if there is a host.
+	// Lacks is why the remediation waits, or waited until then; empty if there is a host.
 	Lacks Reason
-	// Late says that the wait is over, so that it starts without a host.
+	// Late says that the wait is over, so that the remediation starts without a host.
 	Late bool
-	// Free, Fit and Expected are how many hosts are free, how many of them the replacement could take, and how many other machines could
-	// take one of those.
+	// Free is the number of free hosts, Fit how many of them fit the replacement, and Expected how many other machines want one of these.
 	Free, Fit, Expected int
 }
 
 func (s *Spare) blocks() bool { return s != nil && s.Lacks != "" && !s.Late }
 
-// NeedsSpare reports whether the remediation of target waits for a spare host where none fits.
+// NeedsSpare reports whether the remediation of target waits while no spare host fits.
 func (facts *Facts) NeedsSpare(target *Target) bool {
 	return facts.SpareWait != nil && !facts.Template.External && facts.Mode == Active && OnHost(target.Machine) && owned(target.Machine) &&
 		facts.SpareWait(target.Machine) > 0
 }
 
-// spareUntil is until when the remediation of the machine of decision waits for a spare host; zero if it needs none: only an owner that
-// deletes a machine to replace it needs a host for the new one.
+// spareUntil returns until when the remediation waits for a spare host; zero if it needs none. Only an owner that deletes a machine to
+// replace it needs a host for the new one.
 //
-// It counts from when the machine became unhealthy, by what is stored of it: the earlier one of when its node's timeout expired and when
-// its condition HealthCheckSucceeded turned False. So a restart of the manager does not begin it anew, and neither does a node whose
-// condition turns once more.
+// The wait begins when the machine became unhealthy: when its timeout expired, or when its condition HealthCheckSucceeded turned False if
+// that was earlier. So it does not begin anew when the manager restarts, or when a condition of the node turns again.
 func (facts *Facts) spareUntil(decision *Decision) time.Time {
 	target := decision.Target
 	if !facts.NeedsSpare(target) {
@@ -64,21 +61,21 @@ func (facts *Facts) spareUntil(decision *Decision) time.Time {
 	}
 	since := health.Earliest(Since(Failed(target.Machine)), decision.Verdict.OverdueSince(facts.Now))
 	if since.IsZero() {
-		since = facts.Now.Truncate(time.Second) // as it is about to be stored
+		since = facts.Now.Truncate(time.Second) // rounded, as it will be stored
 	}
 	return since.Add(facts.SpareWait(target.Machine))
 }
 
-// spareFor is what the machine of decision finds while those who expect a host have not taken it; nil if it needs none. CAPM3 picks any
-// host that fits, so a machine counts on none as long as others could take all that fit it.
+// spareFor returns what was found for a machine, given the hosts that other machines are expected to take; nil if it needs no spare host.
+// CAPM3 picks any host that fits, so a machine cannot rely on a host while other machines could take all hosts that fit.
 func (facts *Facts) spareFor(decision *Decision, expected [][]string) *Spare {
 	until := facts.spareUntil(decision)
 	if until.IsZero() {
 		return nil
 	}
 	hosts, known := facts.Spares.Fits[decision.Target.UID]
-	// One more machine that may take these hosts could leave another one without any, which has no other host then. One that may find none
-	// anyway does not count.
+	// oneTooMany reports whether this machine could leave an expected one without a host: its hosts are as many as the machines that want
+	// them. If they are fewer, that machine may find no host anyway, and does not count.
 	oneTooMany := func(others []string) bool { return share(others, hosts) && wanting(others, expected) == len(others) }
 	spare := &Spare{Until: until, Free: facts.Spares.Free, Fit: len(hosts), Expected: wanting(hosts, expected)}
 	switch {
@@ -91,7 +88,7 @@ func (facts *Facts) spareFor(decision *Decision, expected [][]string) *Spare {
 	return spare
 }
 
-// wanting is how many of those who expect a host could take one of these.
+// wanting returns how many expected machines could take one of these hosts.
 func wanting(hosts []string, expected [][]string) int {
 	n := 0
 	for _, others := range expected {
@@ -106,8 +103,8 @@ func share(a, b []string) bool {
 	return slices.ContainsFunc(a, func(host string) bool { return slices.Contains(b, host) })
 }
 
-// spareCondition sets the condition SpareHostAvailable of the machine of decision while its remediation waits, and removes it when that is
-// over. One that could not be judged, or that something of its own blocks, may wait again in a moment: its condition stands.
+// spareCondition sets the condition SpareHostAvailable of a machine while its remediation waits, and removes it afterwards. It keeps the
+// condition of a machine that is unknown, or that another rule about it blocks.
 func spareCondition(facts *Facts, decision *Decision) {
 	switch {
 	case decision.Spare.blocks():
@@ -119,12 +116,12 @@ func spareCondition(facts *Facts, decision *Decision) {
 	}
 }
 
-// deadline is until when the remediation waits, as a sentence that follows why.
+// deadline returns a sentence that says until when the remediation waits.
 func (s *Spare) deadline() string {
 	return fmt.Sprintf(". Its remediation waits until %s at most (waitForSpare of a RemediationPolicy)", stamp(s.Until))
 }
 
-// InVain is that a remediation which begins has waited for a spare host in vain, as it follows what begins; empty if it has not.
+// InVain returns a text that a remediation starts although no spare host was found; empty if one was found or none is needed.
 func (s *Spare) InVain() string {
 	if s == nil || !s.Late {
 		return ""
@@ -136,8 +133,8 @@ func (s *Spare) InVain() string {
 	return fmt.Sprintf("%s, and the wait for one ended at %s", text, stamp(s.Until))
 }
 
-// sparesAwaited is the condition SpareHostAvailable of the check, which there is only while a remediation waits: which machines do, and
-// until when at most. Of several reasons the one that names a fact goes first.
+// sparesAwaited returns the condition SpareHostAvailable of the check, which lists the machines that wait and until when; to be removed if
+// none waits. NoSpareHost takes precedence over SpareHostsUnread as its reason.
 func sparesAwaited(facts *Facts, plan *Plan) metav1.Condition {
 	reason, machines := Reason(""), []string(nil)
 	for _, decision := range plan.Open {
@@ -161,7 +158,7 @@ func sparesAwaited(facts *Facts, plan *Plan) metav1.Condition {
 	return condition(mendv1.SpareHostAvailable, metav1.ConditionFalse, string(reason), message)
 }
 
-// firstOf are the first names, and how many more there are.
+// firstOf returns the first names and the number of the others.
 func firstOf(names []string) string {
 	const most = 10
 	if more := len(names) - most; more > 0 {
@@ -172,14 +169,14 @@ func firstOf(names []string) string {
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// Sibling is one of the machines of an owner, and when the owner was asked to replace it; zero if it was not, or does not.
+// Sibling is a machine of an owner. Asked is when the owner was asked to replace it; zero if it was not, or if it does not replace it.
 type Sibling struct {
 	*clusterv1.Machine
 	Asked time.Time
 }
 
-// ToCome are those of an owner's machines whose replacement is still to be made: for no new machine was made since the owner was asked.
-// Each new one replaces one. Those that were asked for last go first: their replacement is among the newest.
+// ToCome returns the machines that the owner was asked to replace and for which no new machine was created since. Each new machine replaces
+// one. The machines that were asked for last go first: their replacements are among the newest.
 func ToCome(siblings []Sibling) []*clusterv1.Machine {
 	var open []*clusterv1.Machine
 	made, latest := 0, slices.Clone(siblings)

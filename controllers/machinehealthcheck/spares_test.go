@@ -69,7 +69,7 @@ func TestAMachineWaitsForASpareHostAndSaysSo(t *testing.T) {
 	}
 }
 
-// The metric has the first blocker of each machine, and nothing of one that is over.
+// The metric counts each machine under its first blocker, and has no series of a blocker that is over.
 func TestBlockedMachinesAreCountedByTheirBlocker(t *testing.T) {
 	r := newPool(t)
 	r.bad("c1", "a")
@@ -196,7 +196,7 @@ func TestAHostOfAnotherPoolIsNoSpare(t *testing.T) {
 	}
 }
 
-// Which hosts there are may be unknown: that is no host, and no reason to wait longer.
+// If the hosts are not known, none is free, but the wait is no longer.
 func TestHostsThatCannotBeReadAreNotCountedOn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*pool)
@@ -225,7 +225,7 @@ func TestHostsThatCannotBeReadAreNotCountedOn(t *testing.T) {
 	}
 }
 
-// A process that has counted on a host before knows that the hosts change. If they cannot be read any more, it decides without them.
+// After a host was taken, a check reads the hosts again before it decides. If they cannot be read any more, it decides without them.
 func TestADeadlineEndsAlsoIfHostsCannotBeReadAfterOneWasTaken(t *testing.T) {
 	r := newPool(t)
 	r.bad("c1", "a")
@@ -241,7 +241,7 @@ func TestADeadlineEndsAlsoIfHostsCannotBeReadAfterOneWasTaken(t *testing.T) {
 	must.Is(t, "a b", r.asked(), "after the deadline: asked")
 }
 
-// When another check's machine needs no host any more, the one that waits hears of it.
+// When a machine of another check does not need a host any more, the waiting check is enqueued.
 func TestAMachineOfAnotherCheckEnqueuesTheOneThatWaits(t *testing.T) {
 	r := newPool(t)
 	r.bad("c1", "a")
@@ -273,11 +273,11 @@ type pool struct {
 	api   client.WithWatch
 	hosts *hostWatch
 	told  *events.FakeRecorder
-	// then is called once, when a Metal3Machine is read next: after the hosts, and before anything is decided on them.
+	// then is called once, at the next read of a Metal3Machine: after the hosts were read, before the decision.
 	then func()
 }
 
-// hostWatch is the watch on hosts, which may be in disorder.
+// hostWatch is a watch of hosts, which may fail.
 type hostWatch struct {
 	err   error
 	asked int
@@ -320,7 +320,7 @@ func newPool(t *testing.T) *pool {
 	return r
 }
 
-// start starts a process that knows nothing.
+// start starts a new process, with an empty memory.
 func (r *pool) start() {
 	r.told = events.NewFakeRecorder(1000)
 	c := interceptor.NewClient(r.api, interceptor.Funcs{
@@ -347,8 +347,8 @@ func (r *pool) has(objects ...client.Object) {
 	}
 }
 
-// machine makes a machine of a cluster, of one MachineSet, whose Metal3Machine wants a host of a pool; any if that is empty. It is on a
-// host of its name, if that is so.
+// machine creates a machine of the cluster's MachineSet. Its Metal3Machine wants a host of that pool, or any if pool is empty. If on is
+// true, the machine is on a host of its name.
 func (r *pool) machine(cluster, name, pool string, on bool, marked ...string) *clusterv1.Machine {
 	r.t.Helper()
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
@@ -378,7 +378,7 @@ func (r *pool) bad(cluster, name string) {
 	r.machine(cluster, name, "", true, clusterv1.RemediateMachineAnnotation)
 }
 
-// host makes a host of a pool, that a machine has; none if that is empty.
+// host creates a host of a pool. has is the machine on it; empty for none.
 func (r *pool) host(name, pool, has string) {
 	r.t.Helper()
 	h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host-" + name, UID: types.UID("host-" + name)}}
@@ -391,7 +391,7 @@ func (r *pool) host(name, pool, has string) {
 	r.has(h)
 }
 
-// pass reconciles a check at that time after noon, and returns in how long it is to be reconciled again.
+// pass reconciles a check at that time after noon, and returns when the next reconcile is due.
 func (r *pool) pass(at time.Duration, check string) time.Duration {
 	r.t.Helper()
 	r.clock.SetTime(noon.Add(at))
@@ -407,7 +407,7 @@ func (r *pool) get(name string) *clusterv1.Machine {
 	return m
 }
 
-// asked are the machines whose owners are asked to remediate them.
+// asked returns the machines whose owners were asked to remediate them.
 func (r *pool) asked() string {
 	r.t.Helper()
 	list := &clusterv1.MachineList{}
@@ -438,7 +438,7 @@ func (r *pool) check(name string) *clusterv1.MachineHealthCheck {
 	return c
 }
 
-// replaced makes the owner of a machine delete it, which takes its time.
+// replaced has the owner of a machine delete it; the deletion takes some time.
 func (r *pool) replaced(_, name string) {
 	r.t.Helper()
 	m := r.get(name)
@@ -447,7 +447,7 @@ func (r *pool) replaced(_, name string) {
 	r.clock.SetTime(r.clock.Now().Add(time.Second))
 }
 
-// behind makes the caches of the process show a machine as it is now.
+// behind calls do while the caches keep showing a machine as it is now.
 func (r *pool) behind(name string, do func()) {
 	r.t.Helper()
 	was := r.get(name)

@@ -63,7 +63,7 @@ func statusAfter(state *observed, plan *Plan, outcomes []outcome) *clusterv1.Mac
 
 func clamp(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
-// setCheckCondition sets cond, or removes it if it has no status, in both flavours if there are two.
+// setCheckCondition sets cond, or removes it if it has no status, in both API versions if there are two.
 func setCheckCondition(next *clusterv1.MachineHealthCheck, state *observed, cond metav1.Condition) {
 	if cond.LastTransitionTime.IsZero() {
 		cond.LastTransitionTime = metav1.NewTime(state.Now)
@@ -94,7 +94,7 @@ func (r *Reconciler) recordStatus(ctx context.Context, state *observed, next *cl
 		return nil
 	}
 	before, after := *state.Check, *next
-	if slices.Equal(before.Status.Targets, after.Status.Targets) { // thousands of names, which need not be encoded to be compared
+	if slices.Equal(before.Status.Targets, after.Status.Targets) { // saves encoding thousands of names
 		before.Status.Targets, after.Status.Targets = nil, nil
 	}
 	patch, err := client.MergeFromWithOptions(&before, client.MergeFromWithOptimisticLock{}).Data(&after)
@@ -110,14 +110,14 @@ func (r *Reconciler) recordStatus(ctx context.Context, state *observed, next *cl
 	return nil
 }
 
-// numbersWithin is how long after a change the status of a check is written for numbers alone, so that they come with the condition that
-// turns a moment later. It names each target, so that what it costs to write and to watch grows with them.
+// numbersWithin is how long the status of a check is postponed if only numbers have changed, so that it is written once, with a condition
+// that turns soon. The status names each target, so writing and watching it costs more with more targets.
 func numbersWithin(targets int) time.Duration {
 	return max(time.Second, time.Duration(targets)*400*time.Microsecond)
 }
 
-// putOff is when the status of a check is written, if no condition differs but in numbers, which are in messages: conditions are what
-// events are about, and what other controllers act on. Zero if it is written now.
+// putOff returns when the status of a check is to be written if only numbers have changed, which messages contain; zero if it is written
+// now. A changed condition is written now: events report it, and other controllers act on it.
 func putOff(state *observed, next *clusterv1.MachineHealthCheck) time.Time {
 	due := state.before.statusDue
 	if due.IsZero() {
@@ -136,15 +136,15 @@ func putOff(state *observed, next *clusterv1.MachineHealthCheck) time.Time {
 	return due
 }
 
-// sameStatus compares the targets apart: there may be thousands of them, and reflection allocates for each.
+// sameStatus compares the targets apart from the rest, since reflection would allocate memory for each of thousands.
 func sameStatus(a, b clusterv1.MachineHealthCheckStatus) bool {
 	same := slices.Equal(a.Targets, b.Targets)
 	a.Targets, b.Targets = nil, nil
 	return same && equality.Semantic.DeepEqual(a, b)
 }
 
-// recordOwner makes the check belong to its Cluster, by label and owner reference, as Cluster API does. It
-// is what makes `clusterctl move` and the deletion of the cluster take the check along.
+// recordOwner gives the check the label and the owner reference of its Cluster, as Cluster API does. `clusterctl move` and the deletion of
+// the Cluster then include the check.
 func (r *Reconciler) recordOwner(ctx context.Context, state *observed) error {
 	owner := metav1.OwnerReference{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: state.Cluster.Name, UID: state.Cluster.UID,
@@ -153,7 +153,8 @@ func (r *Reconciler) recordOwner(ctx context.Context, state *observed) error {
 		return o.Kind == owner.Kind && strings.HasPrefix(o.APIVersion, clusterv1.GroupVersion.Group+"/") && o.Name == owner.Name
 	})
 	owners = append(owners, owner)
-	if state.Check.Labels[clusterv1.ClusterNameLabel] == state.Check.Spec.ClusterName && slices.Contains(state.Check.OwnerReferences, owner) {
+	labelled := state.Check.Labels[clusterv1.ClusterNameLabel] == state.Check.Spec.ClusterName
+	if labelled && slices.Contains(state.Check.OwnerReferences, owner) {
 		return nil
 	}
 	if until := state.before.did[state.Check.UID].Until(state.Now); state.Now.Before(until) {
@@ -173,18 +174,17 @@ func (r *Reconciler) recordOwner(ctx context.Context, state *observed) error {
 		return fmt.Errorf("write the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(state.Check), err)
 	}
 	state.before.did[state.Check.UID] = state.before.did[state.Check.UID].Again(string(owner.UID), state.Now)
-	// The status is written next, on top of this.
+	// The status is written next, on top of this version.
 	check := *state.Check
 	check.ResourceVersion, state.Check = saved.ResourceVersion, &check
 	return nil
 }
 
-// withConditions returns a copy of machine, status alone, that has these conditions and not those without a status. Held are the findings
-// for which it is unhealthy.
+// withConditions returns the status of machine with the conditions of list; those without a status are removed. held are its due findings.
 func withConditions(machine *clusterv1.Machine, list []metav1.Condition, held []health.Finding, now time.Time) *clusterv1.Machine {
 	next := statusCopy(machine)
 	for _, cond := range list {
-		cond.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second)) // as it is stored
+		cond.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second)) // rounded, as it is stored
 		switch {
 		case cond.Type == HealthCheckSucceeded:
 			setHealth(next, cond, held)
@@ -217,18 +217,17 @@ func setHealth(machine *clusterv1.Machine, cond metav1.Condition, due []health.F
 	})
 }
 
-// How many bytes the message of a condition of a Machine may have; with more the API server refuses the whole status. (Cluster API, the CRD
-// of Machine.)
+// How many bytes the message of a condition of a Machine may have, by the CRD of Cluster API. With more, the API server refuses the status.
 const (
 	longestMessage        = 32768
 	longestV1Beta1Message = 10240
 )
 
-// healthCheckFailedBegin begins the message of a failed health check. (Cluster API)
+// healthCheckFailedBegin begins the message of a failed health check, as in Cluster API.
 const healthCheckFailedBegin = "Health check failed:"
 
-// healthCheckFailed is the message of a failed health check in both flavours of the condition. Due are its findings in order of precedence.
-// (Cluster API; the wording, the order and the empty v1beta1 message of a deleted node are its own.)
+// healthCheckFailed returns the messages of a failed health check, for both API versions. due are its findings in order of precedence. The
+// wording, the order and the empty v1beta1 message for a deleted node are Cluster API's.
 func healthCheckFailed(due []health.Finding) (message, v1beta1 string) {
 	if len(due) == 0 {
 		return "", ""
@@ -245,8 +244,8 @@ func healthCheckFailed(due []health.Finding) (message, v1beta1 string) {
 	}
 }
 
-// askOwner asks the machine's owner to remediate it, by cond, in each flavour of the condition where it was not asked yet.
-// Owners act on the v1beta2 flavour alone. (MachineSet, KubeadmControlPlane.)
+// askOwner sets cond, which asks the machine's owner to remediate it, in each API version in which it was not asked yet. Owners act on the
+// v1beta2 condition alone. (MachineSet, KubeadmControlPlane)
 func askOwner(machine *clusterv1.Machine, cond metav1.Condition) {
 	if asked := ConditionOf(machine, cond.Type); asked == nil || asked.Status == metav1.ConditionTrue {
 		conditions.Set(machine, cond)
@@ -263,8 +262,8 @@ func dropOwnerRemediated(machine *clusterv1.Machine) {
 	v1beta1conditions.Delete(machine, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
 }
 
-// releasedCopy returns a copy of machine, status alone, without the conditions that checks had set: a failed health check, a request to its
-// owner that the owner did not take up, the request to a provider.
+// releasedCopy returns the status of machine without the conditions that checks set: a failed health check, a request to its owner that the
+// owner did not answer, the request to a provider.
 func releasedCopy(machine *clusterv1.Machine) *clusterv1.Machine {
 	next := statusCopy(machine)
 	if MarkedUnhealthy(machine) {
@@ -272,7 +271,7 @@ func releasedCopy(machine *clusterv1.Machine) *clusterv1.Machine {
 		v1beta1conditions.Delete(next, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
 	}
 	asked, verdict := ConditionOf(next, OwnerRemediated), ConditionOf(machine, HealthCheckSucceeded)
-	byPowerCycle := verdict != nil && verdict.Reason == mendv1.PowerCycleFailedReason // the host remediation controller takes that back
+	byPowerCycle := verdict != nil && verdict.Reason == mendv1.PowerCycleFailedReason // the host remediation controller removes it
 	if asked != nil && !byPowerCycle && asked.Status == metav1.ConditionFalse && asked.Reason == waitingForRemediation {
 		dropOwnerRemediated(next)
 	}
@@ -281,7 +280,7 @@ func releasedCopy(machine *clusterv1.Machine) *clusterv1.Machine {
 	return next
 }
 
-// sameConditions reports whether a and b have the same conditions, in both flavours. Reflection takes milliseconds for that.
+// sameConditions reports whether a and b have the same conditions, in both API versions. Reflection would take milliseconds.
 func sameConditions(a, b *clusterv1.Machine) bool {
 	return slices.EqualFunc(a.Status.Conditions, b.Status.Conditions, func(x, y metav1.Condition) bool {
 		same := x.LastTransitionTime.Equal(&y.LastTransitionTime)
@@ -294,10 +293,11 @@ func sameConditions(a, b *clusterv1.Machine) bool {
 	})
 }
 
-// statusCopy returns a machine of its own with its identity and conditions. machine is shared with the cache.
+// statusCopy returns a copy of machine with its identity and conditions only. machine is shared with the cache.
 func statusCopy(machine *clusterv1.Machine) *clusterv1.Machine {
 	copied := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Namespace: machine.Namespace, Name: machine.Name, UID: machine.UID, ResourceVersion: machine.ResourceVersion, Generation: machine.Generation,
+		Namespace: machine.Namespace, Name: machine.Name, UID: machine.UID,
+		ResourceVersion: machine.ResourceVersion, Generation: machine.Generation,
 	}}
 	copied.Status.Conditions = slices.Clone(machine.Status.Conditions)
 	if v1beta1 := machine.GetV1Beta1Conditions(); v1beta1 != nil {

@@ -148,7 +148,7 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// The names in the status are a list that grows as a whole; nothing else may be allocated for each machine.
+// The names in the status are one list; nothing else may be allocated for each machine.
 func TestW12ASteadyReconcileAllocatesNothingForEachMachine(t *testing.T) {
 	allocations := func(count int) float64 {
 		targets := make([]Target, count)
@@ -227,7 +227,7 @@ func finding(r health.Reason, detail string) health.Finding {
 	return health.Finding{Reason: r, Signal: health.Signal{Reason: detail}}
 }
 
-// The older flavour has reasons of its own.
+// The v1beta1 condition has reasons of its own.
 func TestAFailedHealthCheckHasTheReasonsOfBothFlavours(t *testing.T) {
 	for reason, want := range map[health.Reason]string{
 		health.MarkedByHand: "HasRemediateMachineAnnotation", health.MachineFailed: "MachineHasFailure", health.MachineCondition: "UnhealthyMachine",
@@ -312,7 +312,7 @@ func TestReleasingRemovesOnlyTheConditionsOfChecks(t *testing.T) {
 	}
 }
 
-// Owners answer in the condition, in each flavour on its own. It must not be reset while they work.
+// Owners answer in the condition, separately in each API version. kubemend must not reset it while they work.
 func TestTheAnswerOfAnOwnerIsNotOverwritten(t *testing.T) {
 	kind, waits := clusterv1.MachineOwnerRemediatedCondition, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason
 	deferred := func(t *Target) {
@@ -338,7 +338,7 @@ func TestTheAnswerOfAnOwnerIsNotOverwritten(t *testing.T) {
 	}
 }
 
-// Users and other tools read these texts in conditions; they are Cluster API's to the letter.
+// Users and other tools read these texts in conditions, so they are exactly those of Cluster API.
 func TestTheMessageOfAFailedHealthCheck(t *testing.T) {
 	type findings []health.Finding
 	condition := func(r health.Reason, source health.Source, is string) health.Finding {

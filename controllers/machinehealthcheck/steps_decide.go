@@ -13,17 +13,17 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// Step is what is done about a machine, besides setting its conditions.
+// Step is the action on a machine, besides setting its conditions.
 type Step string
 
 const (
 	// NoStep does nothing.
 	NoStep Step = ""
-	// RequestOwnerRemediation asks the owner of the machine to remediate it, which is a condition.
+	// RequestOwnerRemediation sets the condition that asks the owner to remediate the machine.
 	RequestOwnerRemediation Step = "request owner remediation"
 	// CreateRequest creates a remediation request.
 	CreateRequest Step = "create request"
-	// AdoptRequest makes a request that exists one of this check.
+	// AdoptRequest makes an existing request this check's own.
 	AdoptRequest Step = "adopt request"
 	// DeleteRequest deletes the request of a machine that is healthy again.
 	DeleteRequest Step = "delete request"
@@ -35,12 +35,12 @@ const (
 	OwnerRemediated      = clusterv1.MachineOwnerRemediatedCondition
 	ExternallyRemediated = clusterv1.MachineExternallyRemediatedCondition
 
-	waitingForRemediation       = clusterv1.MachineExternallyRemediatedWaitingForRemediationReason // and OwnerRemediated has the same
+	waitingForRemediation       = clusterv1.MachineExternallyRemediatedWaitingForRemediationReason // OwnerRemediated has the same reason
 	remediationTemplateNotFound = clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason
 	requestCreationFailed       = clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason
 )
 
-// reasons are those of HealthCheckSucceeded, in both flavours, for what was found; in the order in which findings count.
+// reasons are the reasons of HealthCheckSucceeded, in both API versions, with the precedence of the findings.
 var reasons = map[health.Reason]struct {
 	order           int
 	reason, v1beta1 string
@@ -55,10 +55,10 @@ var reasons = map[health.Reason]struct {
 	health.NodeCondition:    {5, clusterv1.MachineHealthCheckUnhealthyNodeReason, clusterv1.UnhealthyNodeConditionV1Beta1Reason},
 }
 
-// stepFor decides what to do about the machine of decision, and which conditions to set.
+// stepFor decides on the step for a machine and on its conditions.
 //
-// Nothing is set on a machine that an older check acts on. A pending or unknown machine keeps its request and the conditions of Cluster
-// API: a node on its way from Unknown to False must not lose its remediation halfway.
+// It sets nothing on a machine that an older check acts on. A pending or unknown machine keeps its request and the conditions of Cluster
+// API, so that a node whose Ready turns from Unknown to False does not lose its remediation halfway.
 func stepFor(facts *Facts, plan *Plan, decision *Decision) {
 	switch decision.Verdict.State {
 	case health.Healthy:
@@ -86,7 +86,7 @@ func healthyStep(facts *Facts, decision *Decision) {
 	case target.Ownership == OwnRequest:
 		decision.Step = DeleteRequest
 	case target.Ownership == AdoptableRequest && target.OlderCheck == "":
-		decision.Step = AdoptRequest // only what is ours is deleted: the next reconcile deletes it
+		decision.Step = AdoptRequest // the next reconcile deletes it, as only own requests are deleted
 	}
 	if target.OlderCheck != "" || MarkedHealthy(target.Machine) && decision.Step != DeleteRequest {
 		return
@@ -97,12 +97,12 @@ func healthyStep(facts *Facts, decision *Decision) {
 	}
 	decision.set(HealthCheckSucceeded, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason, "")
 	if !providerReports(target.Machine) || target.Ownership != ForeignRequest && facts.Template.Known {
-		decision.remove(ExternallyRemediated) // the report on a request of somebody else is not ours
+		decision.remove(ExternallyRemediated) // not of another maker's request: its provider reports there
 	}
 }
 
-// healthyByThisAlone is about a machine of which another check does not say that it is healthy. Its owner acts on what any check says of
-// its health: if nobody else asked it, it is to forget the remediation for which no rule is met any more.
+// healthyByThisAlone handles a machine that this check finds healthy and another check does not. An owner acts on any failed health check.
+// If only this check asked the owner, the request to the owner is withdrawn.
 func healthyByThisAlone(facts *Facts, decision *Decision) {
 	target := decision.Target
 	if held := decision.Held(facts.Now); len(held) > 0 && MarkedUnhealthy(target.Machine) {
@@ -116,7 +116,7 @@ func healthyByThisAlone(facts *Facts, decision *Decision) {
 func unhealthyStep(facts *Facts, plan *Plan, decision *Decision) {
 	target := decision.Target
 	if target.OlderCheck != "" || Deleting(target.Machine) || awaits(facts, decision) {
-		return // the conditions of a machine that is being deleted say why; that its node goes is no news
+		return // deletion removes the node: that is no new failure
 	}
 	if held := decision.Held(facts.Now); len(held) > 0 {
 		decision.set(HealthCheckSucceeded, metav1.ConditionFalse, reasons[held[0].Reason].reason, "")
@@ -137,33 +137,33 @@ func unhealthyStep(facts *Facts, plan *Plan, decision *Decision) {
 	if decision.Starts() || decision.InFlight && !plan.Grant.ShortCircuited() {
 		decision.set(OwnerRemediated, metav1.ConditionFalse, waitingForRemediation, "Waiting for remediation")
 	}
-	decision.remove(ExternallyRemediated) // of a template that the check does not name any more
+	decision.remove(ExternallyRemediated) // from a template that the check named before
 }
 
-// awaits reports whether an unhealthy machine is not marked yet, as more is known in a moment.
+// awaits reports whether an unhealthy machine is not marked yet, because more is known in a moment.
 func awaits(facts *Facts, decision *Decision) bool {
 	if facts.Template.Syncing && Failed(decision.Target.Machine) == nil {
-		// A manager that crashed may have created a request and set no condition. Marked unhealthy before that request is observed, the
+		// A manager that crashed may have created a request without setting a condition. Marked unhealthy before that request is read, the
 		// machine would look as if the provider had removed its report.
 		return true
 	}
-	// Until it is known whether its owner is to remediate it, the owner must neither act on what it was asked before nor forget it.
+	// Until it is known whether the owner is to remediate the machine, the owner must neither act on an old request nor drop it.
 	unknown := decision.PutOff.Reason != "" || decision.Blocked(PowerCyclesUnread)
 	return unknown && askedWhileHealthy(decision.Target.Machine) && !facts.Template.External
 }
 
-// outdated reports whether it is outdated that the owner of the machine was asked.
+// outdated reports whether the owner was asked for a remediation that is not wanted any more.
 func outdated(facts *Facts, decision *Decision) bool {
 	target := decision.Target
-	if decision.InFlight { // a provider whose request came to nothing asks the owner too
+	if decision.InFlight { // a provider whose request has failed asks the owner too
 		return false
 	}
 	created := decision.Tried && target.Unusable == nil
-	return askedWhileHealthy(target.Machine) && (facts.Template.External || !decision.Starts()) || created && OwnerOf(target.Machine) != NotAsked
+	return askedWhileHealthy(target.Machine) && (facts.Template.External || !decision.Starts()) ||
+		created && OwnerOf(target.Machine) != NotAsked
 }
 
-// externalStep decides what becomes of the request of an unhealthy machine. While there is a request the condition is the provider's to
-// update or to delete.
+// externalStep decides on the request of an unhealthy machine. While a request exists, its provider updates or deletes the condition.
 func externalStep(facts *Facts, decision *Decision) {
 	target := decision.Target
 	switch {
@@ -173,9 +173,10 @@ func externalStep(facts *Facts, decision *Decision) {
 		existingStep(decision)
 	case facts.Template.Refused:
 		decision.set(ExternallyRemediated, metav1.ConditionFalse, remediationTemplateNotFound, facts.noTemplate())
-	case facts.Template.Missing != "": // a request that exists needs its template no more
+	case facts.Template.Missing != "": // an existing request needs no template
 		decision.set(ExternallyRemediated, metav1.ConditionFalse, remediationTemplateNotFound,
-			fmt.Sprintf("Error retrieving remediation template %s %s/%s", facts.Template.TemplateKind, facts.Check.Namespace, facts.Template.Name))
+			fmt.Sprintf("Error retrieving remediation template %s %s/%s",
+				facts.Template.TemplateKind, facts.Check.Namespace, facts.Template.Name))
 	case decision.Tried && target.Unusable != nil:
 		decision.set(ExternallyRemediated, metav1.ConditionFalse, requestCreationFailed, target.Unusable.Error())
 	case decision.Starts():
@@ -184,20 +185,20 @@ func externalStep(facts *Facts, decision *Decision) {
 			decision.set(ExternallyRemediated, metav1.ConditionFalse, waitingForRemediation, "")
 		}
 	case facts.Template.Known && decision.PutOff.Reason == "":
-		// It is not its turn yet, and what blocked it is over.
+		// The machine waits, but no longer for a template.
 		if cond := ConditionOf(target, ExternallyRemediated); cond != nil && cond.Reason == remediationTemplateNotFound {
 			decision.remove(ExternallyRemediated)
 		}
 	}
 }
 
-// existingStep is about a machine whose request exists and is this check's, or will be.
+// existingStep handles a machine whose request is this check's or will be adopted.
 func existingStep(decision *Decision) {
 	target := decision.Target
 	if target.Ownership == AdoptableRequest && !target.RequestDeleting() {
 		decision.Step = AdoptRequest
 	}
-	// A reconcile that created the request may have ended before it set the condition.
+	// The reconcile that created the request may have ended before it set the condition.
 	if unannounced := decision.Step == AdoptRequest || Failed(target.Machine) == nil; RequestFailed(target.Machine) ||
 		!providerReports(target.Machine) && unannounced {
 		decision.set(ExternallyRemediated, metav1.ConditionFalse, waitingForRemediation, "")
@@ -222,13 +223,13 @@ func (decision *Decision) Sets(kind string, status metav1.ConditionStatus) bool 
 	return false
 }
 
-// Idle reports whether decision does nothing. Whether a condition is there already is found out when it is written.
+// Idle reports whether decision does nothing. Conditions that are already stored are compared only when they are written.
 func (decision *Decision) Idle() bool {
 	return decision.Step == NoStep && len(decision.Conditions) == 0
 }
 
-// remediationCondition sets the condition kubemend.io/Remediation of the machine of decision while it is not healthy, and removes it when
-// it is. The stored one stands while the verdict is unknown, so an outage writes no Machine, and where it says the same already.
+// remediationCondition sets the condition kubemend.io/Remediation of a machine that is not healthy, and removes it from a healthy one.
+// While the verdict is unknown the stored condition stays, so that an outage writes no Machine. An equal condition is not written.
 func remediationCondition(facts *Facts, decision *Decision) {
 	stored := ConditionOf(decision.Target, mendv1.Remediation)
 	switch decision.Verdict.State {
@@ -252,22 +253,20 @@ func remediationCondition(facts *Facts, decision *Decision) {
 	case stored.Status == cond.Status && stored.Reason == cond.Reason && said(stored.Message, cond.Message) && !decision.Starts():
 		return
 	case stored.Status == metav1.ConditionTrue && (decision.Blocked(PowerCyclesUnread) || decision.Blocked(RequestsUnread)):
-		return // what is in progress was read before, and cannot be read now
+		return // it cannot be read whether it is still in progress
 	}
 	decision.Conditions = append(decision.Conditions, cond)
 }
 
-// recorded stands before the record of a remediation in the message of a Machine that carries it. (package remediationrecord)
+// recorded begins the mention of a record in a message; see package remediationrecord.
 const recorded = ": see RemediationRecord "
 
-// said reports whether a stored message says the same as message, perhaps with the record of the remediation behind it, which is not
-// known here.
+// said reports whether stored is message, perhaps followed by the mention of a record.
 func said(stored, message string) bool {
 	return stored == message || strings.HasPrefix(stored, message+recorded)
 }
 
-// inProgress is the condition of a machine whose remediation is in progress or begins now, or whose owner cannot carry it out; zero of
-// any other one.
+// inProgress returns the condition of a machine whose remediation is in progress or begins now, or whose owner cannot do it; else zero.
 func inProgress(facts *Facts, decision *Decision) metav1.Condition {
 	if !decision.InFlight && !decision.Starts() {
 		if cycle := decision.BlockedBy(PowerCycleInProgress); cycle != nil {
@@ -292,16 +291,16 @@ func inProgress(facts *Facts, decision *Decision) metav1.Condition {
 		}
 		return condition(mendv1.Remediation, metav1.ConditionTrue, mendv1.OwnerAskedReason, text)
 	}
-	return condition(mendv1.Remediation, metav1.ConditionTrue, mendv1.RequestedReason, // a request has the name of its Machine
+	return condition(mendv1.Remediation, metav1.ConditionTrue, mendv1.RequestedReason, // the request has the Machine's name
 		facts.Template.Kind+" "+target.Name+" is under way for the machine")
 }
 
-// blockedCondition is the condition of a machine whose remediation something blocks; zero if that is known in a moment. A pending machine
-// waits for its timeout: the limits, which other machines change, do not matter before that.
+// blockedCondition returns the condition that lists the blockers; zero if they end in a moment. A pending machine reports only its timeout:
+// the limits change with other machines and do not matter before it expires.
 func blockedCondition(decision *Decision) metav1.Condition {
 	cond := metav1.Condition{Type: mendv1.Remediation, Status: metav1.ConditionFalse}
 	lines, off := make([]string, 0, len(decision.Blockers)), decision.PutOff
-	brief := off.Reason != OtherCheckUnheard || off.Recheck.Before(off.Until) // it is over in a moment
+	brief := off.Reason != OtherCheckUnheard || off.Recheck.Before(off.Until) // over in a moment
 	for i := range decision.Blockers {
 		blocker := &decision.Blockers[i]
 		switch {

@@ -15,42 +15,40 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/place"
 )
 
-// Target is a Machine that the check selects, with what belongs to it. The objects are shared with caches: they are not changed.
+// Target is a Machine that the check selects, with its Node, request and host. The objects are shared with caches and must not change.
 type Target struct {
 	*clusterv1.Machine
-	// Node is the Machine's; nil if the cache has none, or if the workload cluster cannot be read. OtherNode is one that has the name of
-	// the Machine's and another provider ID, or one of several that have the Machine's; nil if there is none.
-	Node, OtherNode *corev1.Node
-	// Health is what the verdict depends on, as far as it is a matter of the Machine and its Node. What is a matter of the whole cluster is
-	// added when it is judged.
+	// Node is the Node of the Machine; nil if the cache has none, or if the workload cluster cannot be read.
+	Node *corev1.Node
+	// OtherNode has the name in nodeRef but another provider ID, or is one of several Nodes with the Machine's provider ID; else nil.
+	OtherNode *corev1.Node
+	// Health are the facts of the verdict that concern the Machine and its Node. judge adds the facts of the whole cluster.
 	Health *health.Target
-	// Seen are the conditions that the check has rules about; nil before they were looked at.
+	// Seen are the conditions that the check has rules about; nil before they were read.
 	Seen *Seen
-	// OlderCheck is the name of an older check that selects the Machine too and on which kubemend does not act; empty if there is none.
+	// OlderCheck is an older check that selects the Machine too and on which kubemend does not act; empty if there is none.
 	OlderCheck string
-	// Others are what the other checks say that select the Machine too and on which kubemend acts.
+	// Others are the opinions of the other checks that select the Machine and on which kubemend acts.
 	Others []Opinion
 
-	// Request is the remediation request that the provider would act on, whoever made it; nil if there is none. Ownership is how it relates
-	// to the check.
+	// Request is the remediation request that the provider would act on, whoever made it; nil if there is none.
 	Request   *metav1.PartialObjectMetadata
 	Ownership Ownership
 	// Cycle is a power cycle of the Machine in progress that the check did not request; nil if there is none.
 	Cycle *metav1.PartialObjectMetadata
-	// Host is what was read of the Machine's host; nil if it was not.
+	// Host is what was read of the Machine's host; nil if nothing was read.
 	Host *Host
-	// OwnerKindSilent says that no owner of that kind is known to report what it does in OwnerRemediated.
+	// OwnerKindSilent says that no owner of that kind is known to report its progress in OwnerRemediated.
 	OwnerKindSilent bool
-	// Unusable is why no request can be made for the Machine from the template; nil if one can, or if that was not tried.
+	// Unusable is why no request can be created for the Machine from the template; nil if one can, or if that was not tried.
 	Unusable error
 
-	// leftAlone says that its user wants it left alone.
 	leftAlone bool
-	// quiet is the decision about it while there is nothing to decide; nil before. last is the target of its name in the reconcile before
-	// until its Health is stated; nil if there was none.
+	// quiet is the decision about a healthy machine, reused while there is nothing to decide; nil before.
 	quiet *Decision
-	last  *Target
-	// place is what the ledger of RemediationPolicies has of it while it is quiet, with the labels of its host; nil before.
+	// last is the target of that name in the reconcile before, until Health is set; nil if there was none.
+	last *Target
+	// place is what was reported to the ledger of RemediationPolicies about a quiet machine, with hostLabels; nil before.
 	place      *place.Target
 	hostLabels *hostLabels
 }
@@ -58,37 +56,40 @@ type Target struct {
 // Host is what matters of the host of a Machine before its owner is asked to replace it.
 type Host struct {
 	Name string
-	// External says that it is externally provisioned, Serviced that its firmware is being written.
-	External, Serviced bool
-	// Paused says that the Metal3Machine in between is.
+	// External says that the host is externally provisioned.
+	External bool
+	// Serviced says that the firmware of the host is being written.
+	Serviced bool
+	// Paused says that the Metal3Machine is paused.
 	Paused bool
-	// UnreadUntil is until when the machine waits for its host, which could not be read; zero if it was.
+	// UnreadUntil is until when the machine waits for its host, which could not be read; zero if it does not wait.
 	UnreadUntil time.Time
 }
 
-// Seen are conditions with their status and when this process saw them turn: the stamps in them are of the clocks of others. Those of a
-// Node that cannot be read now are kept.
+// Seen are conditions and when this process saw them turn: their timestamps are from other clocks. While the Node cannot be read, its
+// conditions are kept.
 type Seen struct {
 	Machine, Node               health.Seen
 	MachineStreaks, NodeStreaks health.Streaks
-	// Awaited says that the Node was awaited when the workload cluster was last in reach, Lost for how long it was out of reach since, and
-	// Reached when it was reached again after the outage before, of which no more is known; zero if there was none.
+	// Awaited says that the Node was awaited when the workload cluster was last in reach.
 	Awaited bool
-	Lost    time.Duration
+	// Lost is how long the workload cluster was out of reach since then.
+	Lost time.Duration
+	// Reached is when the last outage of unknown length ended; zero if there was none.
 	Reached time.Time
 }
 
-// Ownership is how the remediation request of a machine relates to the check.
+// Ownership says whose remediation request a machine has, from the view of the check.
 type Ownership int
 
 const (
-	// NoRequest is that there is none.
+	// NoRequest means that there is no request.
 	NoRequest Ownership = iota
-	// ForeignRequest is one that another check made, or an unknown maker, or that is for another Machine.
+	// ForeignRequest was made by another check or an unknown maker, or is for another Machine.
 	ForeignRequest
-	// AdoptableRequest is one of an unknown maker from a template of the same kind, or by a check of the same name that was there before.
+	// AdoptableRequest was made by an unknown maker from a template of the same kind, or by a former check of the same name.
 	AdoptableRequest
-	// OwnRequest is one that this very check made.
+	// OwnRequest was made by this check.
 	OwnRequest
 )
 
@@ -97,7 +98,7 @@ func (target *Target) RequestDeleting() bool {
 	return target.Request != nil && !target.Request.DeletionTimestamp.IsZero()
 }
 
-// NodeReady reports whether the Node of target is Ready, or was when Cluster API last saw it, if it cannot be seen.
+// NodeReady reports whether the Node of target is Ready. If the Node cannot be seen, it reports what Cluster API last saw.
 func (target *Target) NodeReady() bool {
 	if target.Node == nil {
 		return target.Health.Node == health.NodeUnseen && ConditionTrue(target, clusterv1.MachineNodeReadyCondition) != nil
@@ -105,12 +106,12 @@ func (target *Target) NodeReady() bool {
 	return health.Ready(target.Node)
 }
 
-// ConditionOf returns the condition of that type, or nil. It is shared with obj.
+// ConditionOf returns the condition of that type, shared with obj; nil if there is none.
 func ConditionOf(obj interface{ GetConditions() []metav1.Condition }, kind string) *metav1.Condition {
 	return meta.FindStatusCondition(obj.GetConditions(), kind)
 }
 
-// ConditionTrue returns the condition of that type if its status is True, else nil.
+// ConditionTrue returns the condition of that type if its status is True; otherwise nil.
 func ConditionTrue(obj interface{ GetConditions() []metav1.Condition }, kind string) *metav1.Condition {
 	if cond := ConditionOf(obj, kind); cond != nil && cond.Status == metav1.ConditionTrue {
 		return cond
@@ -118,7 +119,7 @@ func ConditionTrue(obj interface{ GetConditions() []metav1.Condition }, kind str
 	return nil
 }
 
-// Since is since when cond has its status; zero if there is none.
+// Since returns when cond took its status; zero if cond is nil.
 func Since(cond *metav1.Condition) time.Time {
 	if cond == nil {
 		return time.Time{}
@@ -129,14 +130,13 @@ func Since(cond *metav1.Condition) time.Time {
 // Deleting reports whether machine is being deleted.
 func Deleting(machine *clusterv1.Machine) bool { return !machine.DeletionTimestamp.IsZero() }
 
-// OnHost reports whether machine is on a bare-metal host, by what its infrastructure is. (CAPM3)
+// OnHost reports whether machine is on a bare-metal host: whether its infrastructure is a Metal3Machine of CAPM3.
 func OnHost(machine *clusterv1.Machine) bool {
 	ref := machine.Spec.InfrastructureRef
 	return ref.Kind == "Metal3Machine" && ref.APIGroup == infrav1.GroupVersion.Group
 }
 
-// LeftAloneBy are the annotations by which the user of machine wants it left alone. (Cluster API: such a machine is no target, and not
-// counted.)
+// LeftAloneBy returns the annotations by which a user wants machine left alone. As in Cluster API, such a machine is not counted.
 func LeftAloneBy(machine *clusterv1.Machine) []string {
 	var by []string
 	for _, annotation := range []string{clusterv1.PausedAnnotation, clusterv1.MachineSkipRemediationAnnotation} {
@@ -147,7 +147,7 @@ func LeftAloneBy(machine *clusterv1.Machine) []string {
 	return by
 }
 
-// Failed returns the condition that says that machine is not healthy; nil if none does.
+// Failed returns the condition HealthCheckSucceeded of machine if it is not True; otherwise nil.
 func Failed(machine *clusterv1.Machine) *metav1.Condition {
 	if cond := ConditionOf(machine, HealthCheckSucceeded); cond != nil && cond.Status != metav1.ConditionTrue {
 		return cond
@@ -155,8 +155,8 @@ func Failed(machine *clusterv1.Machine) *metav1.Condition {
 	return nil
 }
 
-// MarkedHealthy reports whether the conditions of machine say that it is healthy, and nothing else that a check says. It is the steady
-// state of nearly every machine, so it must cost next to nothing.
+// MarkedHealthy reports whether machine has the conditions of a healthy machine and no other condition that a check sets. Nearly all
+// machines do, at each reconcile, so MarkedHealthy must be cheap.
 func MarkedHealthy(machine *clusterv1.Machine) bool {
 	succeeded, other := false, false
 	for i := range machine.Status.Conditions {
@@ -179,7 +179,7 @@ func MarkedHealthy(machine *clusterv1.Machine) bool {
 	return false
 }
 
-// Marked reports whether the conditions of machine say something that a check said and that is not good.
+// Marked reports whether machine has a condition that a check set because of a failure or a remediation.
 func Marked(machine *clusterv1.Machine) bool {
 	return MarkedUnhealthy(machine) || slices.ContainsFunc(machine.Status.Conditions, func(cond metav1.Condition) bool {
 		return cond.Type == ExternallyRemediated || cond.Type == mendv1.SpareHostAvailable || cond.Type == mendv1.Remediation
@@ -192,24 +192,23 @@ func MarkedUnhealthy(machine *clusterv1.Machine) bool {
 	return cond != nil && cond.Status == metav1.ConditionFalse && cond.Reason != mendv1.PowerCycleFailedReason
 }
 
-// Owner is how far the owner of a machine has got that was asked to remediate it.
+// Owner is how far the owner of a machine has got with a remediation.
 type Owner int
 
 const (
-	// NotAsked is an owner that was not asked, or that has finished, and none.
+	// NotAsked means that the owner was not asked or has finished, or that there is no owner.
 	NotAsked Owner = iota
-	// Asked is one that was asked.
+	// Asked means that the owner was asked and has not finished.
 	Asked
-	// CannotRemediate is one that was asked and says that it will not replace the machine as things stand. (Cluster API: MachineSet and
-	// KubeadmControlPlane have the same reason for that. What they put off they go on with by themselves.)
+	// CannotRemediate means that the owner says that it will not replace the machine as things stand. MachineSet and KubeadmControlPlane of
+	// Cluster API share the reason for that. They retry a remediation that they defer.
 	CannotRemediate
 )
 
-// ownerAnswersWithin is for how long an owner that was asked and does not answer takes a place under the limit on remediations in flight.
+// ownerAnswersWithin is how long an owner that was asked and does not answer takes a place in flight.
 const ownerAnswersWithin = time.Hour
 
-// AnsweringOwner is the kind of the owner of machine if that was asked and has answered, in either flavour of the condition; else it is
-// empty.
+// AnsweringOwner returns the kind of the owner of machine if it was asked and has answered, in either version of the condition; else "".
 func AnsweringOwner(machine *clusterv1.Machine) string {
 	owner, asked := metav1.GetControllerOfNoCopy(machine), ConditionOf(machine, OwnerRemediated)
 	if owner == nil || asked == nil || asked.Reason == waitingForRemediation && olderAnswer(machine) == nil {
@@ -218,9 +217,9 @@ func AnsweringOwner(machine *clusterv1.Machine) string {
 	return owner.Kind
 }
 
-// silentFrom is from when on the owner of target, which was asked, counts as one that never remediates it, since its kind may know nothing
-// of remediations; zero if it does not. One that knows v1beta1 alone says there why it does not, and not whether it will: that counts for
-// as long after it last said something else.
+// silentFrom returns when the owner of target counts as one that will never remediate it, because its kind may not know remediations; zero
+// if it does not. An owner that writes only the v1beta1 condition says why it waits, but not whether it will act. Its hour starts when that
+// answer last changed.
 func (target *Target) silentFrom() time.Time {
 	asked, answer := ConditionOf(target, OwnerRemediated), olderAnswer(target.Machine)
 	from := Since(asked)
@@ -231,19 +230,19 @@ func (target *Target) silentFrom() time.Time {
 	if answer != nil && answer.LastTransitionTime.After(from) {
 		from = answer.LastTransitionTime.Time
 	}
-	if target.Health.Resumed.After(from) { // while Cluster API was paused nobody could answer
+	if target.Health.Resumed.After(from) { // a paused Cluster API cannot answer
 		from = target.Health.Resumed
 	}
 	return from.Add(ownerAnswersWithin)
 }
 
-// stuck reports whether the owner of target was asked and will not remediate it as things stand: it says so, or never answers.
+// stuck reports whether the owner of target was asked and will not act as things stand: it says so, or it is silent.
 func (target *Target) stuck(now time.Time) bool {
 	silent := target.silentFrom()
 	return OwnerOf(target.Machine) == CannotRemediate || !silent.IsZero() && !now.Before(silent)
 }
 
-// olderAnswer is the condition of v1beta1 in which the owner of machine, which was asked, has answered; nil if it is as kubemend wrote it.
+// olderAnswer returns the v1beta1 condition if the owner of machine has answered in it; nil if it is as kubemend wrote it.
 func olderAnswer(machine *clusterv1.Machine) *clusterv1.Condition {
 	list := machine.GetV1Beta1Conditions()
 	i := slices.IndexFunc(list, func(cond clusterv1.Condition) bool {
@@ -256,7 +255,7 @@ func olderAnswer(machine *clusterv1.Machine) *clusterv1.Condition {
 	return &list[i]
 }
 
-// OwnerOf is how far the owner of machine has got.
+// OwnerOf returns how far the owner of machine has got.
 func OwnerOf(machine *clusterv1.Machine) Owner {
 	asked := ConditionOf(machine, OwnerRemediated)
 	switch {
@@ -270,46 +269,45 @@ func OwnerOf(machine *clusterv1.Machine) Owner {
 
 func owned(machine *clusterv1.Machine) bool { return metav1.GetControllerOfNoCopy(machine) != nil }
 
-// askedWhileHealthy reports whether machine was healthy since its owner was asked, and the owner has not noticed that yet: it removes the
-// condition then. (MachineSet, KubeadmControlPlane.) No check may mark the machine unhealthy before, unless the owner is to remediate it
-// now: the two conditions together are what owners act on, whatever the limits of the check.
+// askedWhileHealthy reports whether machine became healthy after its owner was asked, and the owner has not yet removed its condition.
+// (MachineSet and KubeadmControlPlane do.) Owners act on the two conditions whatever the limits of a check are, so no check may mark the
+// machine unhealthy before the owner removes its condition, unless the owner is to remediate it now.
 func askedWhileHealthy(machine *clusterv1.Machine) bool {
 	asked, verdict := ConditionOf(machine, OwnerRemediated), ConditionOf(machine, HealthCheckSucceeded)
 	return asked != nil && asked.Status == metav1.ConditionFalse && (verdict == nil || verdict.Status != metav1.ConditionFalse)
 }
 
-// RequestFailed reports whether the conditions of machine say that no request could be made for it.
+// RequestFailed reports whether the conditions of machine say that no request could be created.
 func RequestFailed(machine *clusterv1.Machine) bool {
 	cond := ConditionOf(machine, ExternallyRemediated)
 	return cond != nil && (cond.Reason == remediationTemplateNotFound || cond.Reason == requestCreationFailed)
 }
 
-// providerReports reports whether the provider of a request may have set the condition ExternallyRemediated of machine.
+// providerReports reports whether condition ExternallyRemediated of machine may come from the provider of the request.
 func providerReports(machine *clusterv1.Machine) bool {
 	return ConditionOf(machine, ExternallyRemediated) != nil && !RequestFailed(machine)
 }
 
 const (
-	// CyclesUnreadFor is for how long no remediation starts for a machine on a host while it is not known which power cycles are in
-	// progress, and how long a power cycle counts as under way before anybody has put a finalizer on it.
+	// CyclesUnreadFor is how long unread power cycles block remediations of machines on hosts. A power cycle that no controller has put a
+	// finalizer on counts as under way for as long.
 	CyclesUnreadFor = 10 * time.Minute
-	// cycleDeletingFor is how long a power cycle that is being deleted holds its machine. Its controller gives the host back in minutes, if
-	// it runs.
+	// cycleDeletingFor is how long a power cycle being deleted blocks its machine. If its controller runs, it releases the host in minutes.
 	cycleDeletingFor = time.Hour
 )
 
-// CycleUnderWay reports whether a power cycle is not over: its finalizer keeps it until its host is on and its node is free again, which
-// must not take for ever once it is being deleted.
+// CycleUnderWay reports whether a power cycle is not over. Its finalizer keeps it until the host is on and the node is released; a power
+// cycle being deleted counts for an hour at most.
 func CycleUnderWay(cycle *metav1.PartialObjectMetadata, now time.Time) bool {
 	return heldByFinalizer(cycle) && cycle.DeletionTimestamp.IsZero() || now.Before(cycleUntil(cycle))
 }
 
 func heldByFinalizer(cycle *metav1.PartialObjectMetadata) bool {
-	return slices.Contains(cycle.Finalizers, mendv1.HostRemediationFinalizer) || slices.Contains(cycle.Finalizers, infrav1.RemediationFinalizer)
+	return slices.Contains(cycle.Finalizers, mendv1.HostRemediationFinalizer) ||
+		slices.Contains(cycle.Finalizers, infrav1.RemediationFinalizer)
 }
 
-// cycleUntil is until when a power cycle counts as under way although no controller has taken it on, or although it is being deleted; zero
-// if that does not matter.
+// cycleUntil returns when a power cycle stops counting as under way, if it is being deleted or nobody has started it; else zero.
 func cycleUntil(cycle *metav1.PartialObjectMetadata) time.Time {
 	held, deleting := heldByFinalizer(cycle), !cycle.DeletionTimestamp.IsZero()
 	if held && deleting {

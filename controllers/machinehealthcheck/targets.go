@@ -32,10 +32,9 @@ func find(name string, lists ...[]*Target) *Target {
 	return nil
 }
 
-// observeMachines finds the Machines that the check selects, with their Nodes as the cache has them. One that has not changed has the
-// Target of the reconcile before, whose order stands: to look at thousands of them takes longer than to judge them. Each is made anew for
-// another version of the Machine, which is another pointer in the cache, as after each list of an informer; for all, if the check or the
-// kinds of owners that answer are others; and if its Node, or what other checks say of it, is another. (add)
+// observeMachines finds the Machines that the check selects, and their Nodes in the cache. A Machine that is the same pointer in the cache
+// keeps its Target and its place in the order, since building thousands of Targets takes longer than judging them. All Targets are built
+// anew if the check or the kinds of answering owners have changed. add builds one anew if its Node or another check's opinion has changed.
 func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error {
 	list, err := r.machinesOf(ctx, client.ObjectKeyFromObject(state.Cluster))
 	if err != nil {
@@ -47,7 +46,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error
 		changed.Delete(last.Machine)
 		return !there
 	})
-	state.answering = map[string]bool{"MachineSet": true, "KubeadmControlPlane": true} // (Cluster API)
+	state.answering = map[string]bool{"MachineSet": true, "KubeadmControlPlane": true} // of Cluster API
 	maps.Copy(state.answering, state.before.answering)
 	for machine := range changed {
 		if kind := AnsweringOwner(machine); kind != "" {
@@ -56,7 +55,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error
 	}
 	for i := range state.Overlaps {
 		other := &state.Overlaps[i]
-		// A check tells what it begins before it writes that: read after the Machines, no opinion is older than they are.
+		// A check stores its opinion before it acts. Read after the Machines, no opinion is older than they are.
 		other.opinions = r.memory.of(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.Name}).decided.Opinions
 	}
 	if !state.sameRules() || len(state.answering) != len(state.before.answering) {
@@ -81,8 +80,8 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error
 	return nil
 }
 
-// noTemplateMatches reports whether the selector of the check matches the labels of no MachineDeployment's or MachineSet's template in its
-// Cluster, from which Machines may be made later. What cannot be read may match.
+// noTemplateMatches reports whether the selector of the check matches no template of a MachineDeployment or MachineSet in its Cluster.
+// Machines may be created from a template later. A template that cannot be read may match.
 func (r *Reconciler) noTemplateMatches(ctx context.Context, state *observed) bool {
 	inCluster := client.MatchingLabels{clusterv1.ClusterNameLabel: state.Cluster.Name}
 	deployments, machineSets := &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}
@@ -98,8 +97,8 @@ func (r *Reconciler) noTemplateMatches(ctx context.Context, state *observed) boo
 	})
 }
 
-// add adds a Machine that the check selects to the targets, or to those that their users want left alone. Last is the target of that name
-// in the reconcile before, same says that its Machine and the check's rules have not changed since.
+// add adds a selected Machine to the targets, or to the skipped machines. last is its target in the reconcile before; same says that the
+// Machine and the rules of the check have not changed since.
 func (state *observed) add(machine *clusterv1.Machine, last *Target, same bool) {
 	found := state.heard(machine)
 	switch {
@@ -116,7 +115,7 @@ func (state *observed) add(machine *clusterv1.Machine, last *Target, same bool) 
 		len(last.Others)+len(found.Others) == 0 {
 		added.Request, added.Ownership, added.Cycle, added.Host, added.Unusable = nil, NoRequest, nil, nil, nil
 	} else {
-		changed := found // which is on the stack
+		changed := found // found itself stays on the stack
 		changed.leftAlone = len(LeftAloneBy(machine)) > 0
 		if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
 			changed.OwnerKindSilent = !state.answering[owner.Kind]
@@ -134,7 +133,7 @@ func (state *observed) add(machine *clusterv1.Machine, last *Target, same bool) 
 	*list = slices.Insert(*list, at, added)
 }
 
-// heard is machine as a target with what other checks say of it.
+// heard returns machine as a target with the opinions of other checks.
 func (state *observed) heard(machine *clusterv1.Machine) Target {
 	target := Target{Machine: machine}
 	for i := range state.Overlaps {
@@ -149,7 +148,7 @@ func (state *observed) heard(machine *clusterv1.Machine) Target {
 		case other.Acting:
 			opinion := other.opinions[machine.UID]
 			opinion.Check, opinion.Older = other.Name, other.Older
-			opinion.Heard = opinion.Heard || !state.before.lasts || state.Mode != Active // others tell nothing to who does not act
+			opinion.Heard = opinion.Heard || !state.before.lasts || state.Mode != Active // only checks that act wait for opinions
 			target.Others = append(target.Others, opinion)
 		case other.Older && target.OlderCheck == "":
 			target.OlderCheck = other.Name
@@ -158,8 +157,8 @@ func (state *observed) heard(machine *clusterv1.Machine) Target {
 	return target
 }
 
-// observeNodes finds out what is known of the Nodes of the targets. The facts about a target are those of the reconcile before if its
-// objects are the very same in the cache: to state them costs ten times as much as to judge them.
+// observeNodes finds out what is known of the Nodes of the targets. A target whose objects are the same in the cache keeps its facts:
+// building them costs ten times as much as judging them.
 func (r *Reconciler) observeNodes(ctx context.Context, state *observed) {
 	state.stateLink()
 	gone := r.findNodes(ctx, state)
@@ -172,7 +171,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) {
 			switch {
 			case last == nil || !state.sameRules() || last.Machine != target.Machine || last.Node != target.Node ||
 				last.OtherNode != target.OtherNode || last.OlderCheck != target.OlderCheck || last.Health.Node != known:
-				again := *target // what was known before stands, if this reconcile comes to nothing
+				again := *target // a copy: the reconcile may fail, and the next one needs the old target
 				again.quiet, again.place, list[i] = nil, nil, &again
 				state.stateHealth(&again, known, last)
 			case last != target:
@@ -182,8 +181,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) {
 	}
 }
 
-// stateHealth states what the verdict on target depends on, as far as it is a matter of its Machine, its Node and the other checks, given
-// the target of that name in the reconcile before; nil if there was none.
+// stateHealth sets the facts of the verdict that concern target alone. last is its target in the reconcile before; nil if there was none.
 func (state *observed) stateHealth(target *Target, known health.Node, last *Target) {
 	facts := healthOf(state.Check.Spec.Checks, target.Machine, known, target.Node)
 	target.Health = &facts
@@ -191,7 +189,7 @@ func (state *observed) stateHealth(target *Target, known health.Node, last *Targ
 	target.Health.Lost = target.Seen.Lost
 	target.Health.Other = otherOf(target)
 	if known == health.NodeOther {
-		// The machine may have had that name until the node took it, and its node until Cluster API missed that.
+		// The Machine's own node may have existed until the other node took its name, or until Cluster API missed it.
 		missed := Since(ConditionOf(target, clusterv1.MachineNodeReadyCondition))
 		starts := []time.Time{target.Health.AwaitedSince, target.OtherNode.CreationTimestamp.Time, missed}
 		target.Health.AwaitedSince = slices.MaxFunc(starts, time.Time.Compare)
@@ -206,12 +204,11 @@ func (state *observed) sameRules() bool {
 	return state.before.decided.Check == state.Check.UID && state.before.generation == state.Check.Generation
 }
 
-// datedSignals are signals, the conditions of the target as they are written, each since when it counts given what this process saw of the
-// target before.
+// datedSignals returns signals, each counting from its timestamp, or from what this process saw if the timestamp is missing or wrong.
 func (state *observed) datedSignals(target, last *Target, signals []health.Signal) []health.Signal {
 	var seen Seen
 	if last != nil {
-		var at time.Time // of a look with other rules it is not known which conditions it saw
+		var at time.Time // zero after a look with other rules: it may have missed conditions
 		if state.sameRules() {
 			at = state.before.at
 		}
@@ -238,15 +235,16 @@ func (state *observed) datedSignals(target, last *Target, signals []health.Signa
 	if seen.Node.Object != string(target.Node.UID) {
 		seen.NodeStreaks = nil
 	}
-	missed := state.outage.Now // the node may have turned twice
+	missed := state.outage.Now // during the outage the node may have turned twice
 	ofNode := health.Seen{Object: string(target.Node.UID), At: state.Now, Signals: dated}
 	seen.Node = seen.Node.Next(ofNode, target.Node.CreationTimestamp.Time, missed).Through(seen.Node, state.outage)
 	var reported []health.Signal
-	seen.NodeStreaks, reported = seen.NodeStreaks.Later(state.outage.Lasted()).After(seen.Node.Signals, state.Policy.Rules, missed, time.Time{})
+	streaks := seen.NodeStreaks.Later(state.outage.Lasted())
+	seen.NodeStreaks, reported = streaks.After(seen.Node.Signals, state.Policy.Rules, missed, time.Time{})
 	return slices.Concat(signals, reported)
 }
 
-// dateStartup notes for how long the workload cluster was out of reach since the Node of target is awaited.
+// dateStartup notes how long the workload cluster was out of reach while the Node of target is awaited.
 func (state *observed) dateStartup(target *Target, seen *Seen) {
 	if state.Link != health.Up {
 		return
@@ -264,12 +262,12 @@ func (state *observed) dateStartup(target *Target, seen *Seen) {
 	seen.Awaited = awaited
 }
 
-// staleCache is how long to wait for a cache that was seen to lag behind the API server.
+// staleCache is how long to wait for a cache that is known to be behind the API server.
 const staleCache = time.Second
 
-// findNodes asks the workload cluster itself about the nodes of targets that are missing in the cache: that may be stale, and kubemend never
-// waits for a node that it takes for deleted. It does not ask for the node of a machine that is
-// being deleted, which goes with it. It returns the names of the nodes that the workload cluster itself says it does not have.
+// findNodes asks the workload cluster about the nodes of targets that the cache does not have: the cache may be stale, and a Machine counts
+// as unhealthy at once when its node is deleted. It skips the nodes of machines being deleted, which are deleted too. It returns the names
+// of the nodes that do not exist.
 func (r *Reconciler) findNodes(ctx context.Context, state *observed) (gone map[string]bool) {
 	if state.view.Link != health.Up {
 		return nil
@@ -293,7 +291,7 @@ func (r *Reconciler) findNodes(ctx context.Context, state *observed) (gone map[s
 	}
 	present, err := r.Clusters.NodesExist(ctx, client.ObjectKeyFromObject(state.Cluster), missing)
 	if err != nil {
-		// The machines concerned stay unknown, and all others are judged all the same.
+		// Only these machines stay unknown.
 		state.Trouble = append(state.Trouble, fmt.Errorf("find out whether nodes %s are gone: %w", strings.Join(missing, ", "), err))
 		return gone
 	}
@@ -307,8 +305,8 @@ func (r *Reconciler) findNodes(ctx context.Context, state *observed) (gone map[s
 	return gone
 }
 
-// confirmedGone reports whether an earlier reconcile confirmed and wrote down that the node of target is gone, and no remediation of it has
-// still to be begun: before it is, what was confirmed long ago, perhaps by another writer, is confirmed again.
+// confirmedGone reports whether an earlier reconcile has confirmed and written that the node of target is gone, and the remediation has
+// begun. Before a remediation begins, an old confirmation, perhaps by another writer, is confirmed again.
 func (state *observed) confirmedGone(target *Target) bool {
 	if failed := Failed(target.Machine); failed == nil || failed.Status != metav1.ConditionFalse ||
 		failed.Reason != clusterv1.MachineHealthCheckNodeDeletedReason {
@@ -319,7 +317,7 @@ func (state *observed) confirmedGone(target *Target) bool {
 	return !mayStart || state.requestOf(target.Machine.Name) != nil
 }
 
-// knownOf is what is known of the node of target, given the names of those that are gone.
+// knownOf returns what is known of the node of target; gone has the names of the nodes that do not exist.
 func knownOf(state *observed, target *Target, gone map[string]bool) health.Node {
 	if target.Node != nil {
 		return health.NodePresent
@@ -327,12 +325,12 @@ func knownOf(state *observed, target *Target, gone map[string]bool) health.Node 
 	name := target.Machine.Status.NodeRef.Name
 	switch {
 	case name == "" && (state.view.Link == health.Up || !state.Initialized()):
-		// Before the control plane is initialized there is no API server to ask, and no need: the first control plane is what is awaited.
+		// Before the control plane is initialized there is no API server to ask; the first control-plane machine is awaited.
 		return health.NodeAwaited
 	case gone[name]:
 		return health.NodeGone
 	case target.OtherNode != nil && !otherOf(target).Twin() && ConditionTrue(target.Machine, clusterv1.MachineNodeReadyCondition) == nil:
-		return health.NodeOther // what Cluster API says, which finds the node by its provider ID, does not contradict that
+		return health.NodeOther // Cluster API, which finds nodes by provider ID, sees none Ready
 	}
 	return health.NodeUnseen
 }

@@ -26,14 +26,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// none is a workload cluster that has no node but those in the cache.
+// noNodes is a workload cluster that has only the nodes in the cache.
 type noNodes struct{ Clusters }
 
 func (noNodes) NodesExist(context.Context, client.ObjectKey, []string) (map[string]bool, error) {
 	return nil, nil
 }
 
-// fleet are machines and their nodes as caches keep them: a change is another object.
+// fleet has machines and nodes as caches keep them: each change is a new object.
 type fleet struct {
 	machines toolscache.Indexer
 	nodes    toolscache.Store
@@ -63,7 +63,7 @@ func (f *fleet) change(name string, change func(*clusterv1.Machine)) {
 	_ = f.machines.Update(m)
 }
 
-// ready stores another version of the node of a machine. Its condition has turned at since if its status is another one.
+// ready stores another version of the node of a machine. Its condition turns at since if its status changes.
 func (f *fleet) ready(name string, status corev1.ConditionStatus, since time.Time) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name, UID: types.UID(since.String())}}
 	n.Spec.ProviderID = "id://" + name
@@ -77,14 +77,14 @@ func (f *fleet) ready(name string, status corev1.ConditionStatus, since time.Tim
 	_ = f.nodes.Update(n)
 }
 
-// taken gives the name of the node of a machine to a node with another provider ID.
+// taken gives the name of a machine's node to a node with another provider ID.
 func (f *fleet) taken(name, id string) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}, Spec: corev1.NodeSpec{ProviderID: id}}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	_ = f.nodes.Update(n)
 }
 
-// found is what a reconcile finds of a machine.
+// found is what a reconcile finds out about a machine.
 type found struct {
 	Health          *health.Target
 	Node, OtherNode *corev1.Node
@@ -92,7 +92,7 @@ type found struct {
 	Verdict         health.Verdict
 }
 
-// check is what is observed at now of a check of the machines of pool a, which tolerates a silent node for five minutes.
+// check returns the observed state at now of a check of the machines in pool a, with a timeout of five minutes for a silent node.
 func (f *fleet) check(now time.Time) *observed {
 	w := aCheck()
 	var nodes []*corev1.Node
@@ -107,7 +107,7 @@ func (f *fleet) check(now time.Time) *observed {
 	return w
 }
 
-// seen is what a reconcile by r finds at now.
+// seen returns what a reconcile by r finds at now.
 func (f *fleet) seen(ctx context.Context, t must.T, r *Reconciler, now time.Time, changes ...func(*observed)) map[string]found {
 	w := f.check(now)
 	for _, change := range changes {
@@ -140,7 +140,7 @@ func (f *fleet) seen(ctx context.Context, t must.T, r *Reconciler, now time.Time
 	return all
 }
 
-// shared is how many targets another check selects too, all looked at.
+// shared returns how many targets another check selects too, counted one by one.
 func (w *observed) shared(other Overlap) (shared int) {
 	for _, t := range w.Targets {
 		if other.selector.Matches(labels.Set(t.Machine.Labels)) {
@@ -230,7 +230,7 @@ func TestWhatAReconcileFindsDoesNotDependOnTheOneBefore(t *testing.T) {
 	})
 }
 
-// Nodes come and go, take the names and the provider IDs of others, and have none.
+// Nodes come and go, take names and provider IDs of other nodes, or have no provider ID.
 func TestWhichNodeAMachineHasDoesNotDependOnTheReconcileBefore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, r := newFleet(), &Reconciler{}
@@ -246,7 +246,7 @@ func TestWhichNodeAMachineHasDoesNotDependOnTheReconcileBefore(t *testing.T) {
 				f.taken(name, id.Draw(t, "id"))
 			case 3:
 				_ = f.nodes.Delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}})
-			default: // as nearly always
+			default: // most of the time
 				f.change(name, func(*clusterv1.Machine) {})
 				f.taken(name, "id://"+name)
 			}
@@ -260,7 +260,7 @@ func TestWhichNodeAMachineHasDoesNotDependOnTheReconcileBefore(t *testing.T) {
 	})
 }
 
-// The first reconcile of a check writes all machines: both versions of thousands would be in memory until it ends.
+// The first reconcile of a check writes all machines: two versions of thousands would be in memory until it ends.
 func TestOfAMachineThatWasWrittenNoMoreIsKeptThanIsAsked(t *testing.T) {
 	r, w := reconciling(t, func(*clusterv1.MachineHealthCheck) {}), aCheck(a("m", health.Unhealthy))
 	w.Targets[0].Machine = r.machine()
@@ -270,14 +270,14 @@ func TestOfAMachineThatWasWrittenNoMoreIsKeptThanIsAsked(t *testing.T) {
 	}
 }
 
-// Somebody's merge patch has replaced the list of conditions: a kubelet that runs writes Ready anew within seconds.
+// A merge patch has replaced the list of conditions; a kubelet that runs writes Ready again within seconds.
 func TestAReadyConditionThatVanishedIsNeitherARecoveryNorAFailure(t *testing.T) {
 	const m = time.Minute
 	f, r := newFleet(), &Reconciler{}
 	f.change("a", func(*clusterv1.Machine) {})
 	for _, look := range []struct {
 		at    time.Duration
-		ready corev1.ConditionStatus // empty: there is none
+		ready corev1.ConditionStatus // empty: no condition
 		want  health.State
 	}{
 		{0, "Unknown", health.Pending}, {4 * m, "", health.Pending}, {5 * m, "", health.Unhealthy}, {6 * m, "Unknown", health.Unhealthy},
@@ -296,7 +296,7 @@ func TestAReadyConditionThatVanishedIsNeitherARecoveryNorAFailure(t *testing.T) 
 	}
 }
 
-// A kubelet whose clock is behind says that it is Unknown for long, and a homemade reporter says nothing.
+// A kubelet with a slow clock writes an old timestamp, and other reporters may write none.
 func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
 	const h = time.Hour
 	f, r, check := newFleet(), &Reconciler{}, types.NamespacedName{Namespace: "ns", Name: "check"}
@@ -350,7 +350,7 @@ func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
 		at     time.Duration // after noon
 		given  func()
 		change func(*observed)
-		want   string // since when the conditions count, after noon; in brackets if their stamps cannot be true
+		want   string // since when the conditions count, after noon; in brackets if their timestamps cannot be true
 	}{
 		{"a stamp at the first look", 0, nil, nil, "Ready -1h0m0s"},
 		{"a clock that is behind", h, turns(corev1.ConditionUnknown, ago(h/4)), nil, "Ready (1h0m0s)"},

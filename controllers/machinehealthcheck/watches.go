@@ -38,24 +38,25 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// reconcileTimeout bounds a reconcile. What it had written by then stays written, and the next reconcile goes on from there.
+// reconcileTimeout bounds a reconcile. The next reconcile continues with what was written until then.
 const reconcileTimeout = 2 * time.Minute
 
-// probeLost is after which silence ClusterCache enqueues the checks of a cluster: a bit more than one probe interval, so
-// that an answered probe never does.
+// probeLost is the time without a successful probe after which ClusterCache enqueues the checks of a cluster: longer than one probe
+// interval, so that a successful probe never does.
 const probeLost = workload.ProbeInterval + time.Second
 
-// The indexes of the management cluster's cache.
+// The indexes of the cache of the management cluster.
 const (
-	// clusterIndex finds machines and checks by the cluster they belong to.
+	// clusterIndex finds machines and checks by the name of their cluster.
 	clusterIndex = "kubemend.cluster"
-	// nodeIndex finds machines by cluster and node: its name, or its provider ID in lower case. Nodes of different clusters often
-	// share names.
+	// nodeIndex finds machines by cluster and node, whose name or lowercase provider ID is the key. Clusters often share node names.
 	nodeIndex = "kubemend.node"
 )
 
 // SetupWithManager makes r a controller of mgr.
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, options controller.Options) error {
+func (r *Reconciler) SetupWithManager(
+	ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, options controller.Options,
+) error {
 	if err := AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	if err != nil {
 		return fmt.Errorf("cache Machines: %w", err)
 	}
-	if shared, ok := informer.(toolscache.SharedIndexInformer); ok { // that of several namespaces has several stores
+	if shared, ok := informer.(toolscache.SharedIndexInformer); ok { // the informer of several namespaces has several stores
 		r.machines = shared.GetIndexer()
 	}
 	options.ReconciliationTimeout = reconcileTimeout
@@ -71,7 +72,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	controlled := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck").
 		WithOptions(options).
-		Watches(&clusterv1.MachineHealthCheck{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checkAndOthers), builder.WithPredicates(checkChanges())).
+		Watches(&clusterv1.MachineHealthCheck{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checkAndOthers),
+			builder.WithPredicates(checkChanges())).
 		Watches(&clusterv1.Machine{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checksOfMachineOrSpare),
 			builder.WithPredicates(r.othersWrites(), machineChanges())).
 		Watches(&clusterv1.Cluster{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checksOfCluster), builder.WithPredicates(clusterChanges())).
@@ -93,7 +95,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	return nil
 }
 
-// hear enqueues a check of whose machines another check says something else.
+// hear makes r.wake enqueue checks, and has the ledger of policies do so.
 func (r *Reconciler) hear(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.wake = func(check types.NamespacedName, in time.Duration) {
 		queue.AddAfter(reconcile.Request{NamespacedName: check}, in)
@@ -102,7 +104,7 @@ func (r *Reconciler) hear(ctx context.Context, queue workqueue.TypedRateLimiting
 	return nil
 }
 
-// onMissing enqueues a check of which something else is missing than before, when its status, which says that, may be written again.
+// onMissing enqueues a check whose missing capacity has changed, when its status may be written again.
 func (r *Reconciler) onMissing(
 	_ context.Context, check types.NamespacedName, queue workqueue.TypedRateLimitingInterface[reconcile.Request],
 ) {
@@ -154,20 +156,20 @@ func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 	}
 }
 
-// checksOfNode maps a node to the checks of its machine, within its own cluster: of those that have named it or have its provider ID.
+// checksOfNode maps a node to the checks of its machine in that cluster: the machine that names the node or has its provider ID.
 func (r *Reconciler) checksOfNode(ctx context.Context, cluster client.ObjectKey, node *corev1.Node) []reconcile.Request {
 	var checks []reconcile.Request
 	for _, key := range []string{node.Name, strings.ToLower(node.Spec.ProviderID)} {
 		list := &clusterv1.MachineList{}
 		if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
 			client.MatchingFields{nodeIndex: nodeKey(cluster.Name, key)}); err != nil {
-			return r.checksIn(ctx, cluster, nil) // better one reconcile too many than a change that is not noticed
+			return r.checksIn(ctx, cluster, nil) // a needless reconcile is better than a missed change
 		}
 		for i := range list.Items {
 			checks = append(checks, r.checksOfMachine(ctx, &list.Items[i])...)
 		}
 		if slices.ContainsFunc(list.Items, func(m clusterv1.Machine) bool { return health.IsNodeOf(&m, node) }) {
-			break // no other machine has it
+			break // no other machine has this node
 		}
 	}
 	return checks
@@ -182,7 +184,7 @@ func (r *Reconciler) checksOfCluster(ctx context.Context, cluster client.Object)
 	return r.checksIn(ctx, client.ObjectKeyFromObject(cluster), nil)
 }
 
-// checkAndOthers maps a check to all checks of its cluster: with it, the overlaps of the others change.
+// checkAndOthers maps a check to all checks of its cluster, because their overlaps change with it.
 func (r *Reconciler) checkAndOthers(ctx context.Context, obj client.Object) []reconcile.Request {
 	check := obj.(*clusterv1.MachineHealthCheck)
 	requests := r.checksIn(ctx, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}, nil)
@@ -192,8 +194,8 @@ func (r *Reconciler) checkAndOthers(ctx context.Context, obj client.Object) []re
 	return requests
 }
 
-// checksOfRequest maps a remediation request to the checks of its machine and to the one that made it, and a template to the
-// checks that name it. All checks are looked through for a template alone: a request has a dozen events, a template hardly any.
+// checksOfRequest maps a remediation request to the checks of its machine and to the check that made it, and a template to the checks that
+// name it. Only for a template are all checks searched: a request has a dozen events, a template hardly any.
 func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []reconcile.Request {
 	if strings.HasSuffix(obj.GetObjectKind().GroupVersionKind().Kind, remediationrequest.TemplateSuffix) {
 		return r.checksOfTemplate(ctx, obj)
@@ -203,8 +205,8 @@ func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []r
 		checks = append(checks, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: maker.Name}})
 	}
 	for _, name := range append(remediationrequest.MachinesOf(obj), obj.GetName()) {
-		machine := &clusterv1.Machine{}
-		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}, machine, client.UnsafeDisableDeepCopy); err == nil {
+		machine, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}
+		if err := r.Client.Get(ctx, key, machine, client.UnsafeDisableDeepCopy); err == nil {
 			checks = append(checks, r.checksOfMachine(ctx, machine)...)
 		}
 	}
@@ -226,7 +228,7 @@ func (r *Reconciler) checksOfTemplate(ctx context.Context, obj client.Object) []
 	return checks
 }
 
-// checksIn returns the checks of a cluster that select a machine with these labels, or all of them if machine is nil.
+// checksIn returns the checks of a cluster that select a machine with these labels, or all if machine is nil.
 func (r *Reconciler) checksIn(ctx context.Context, cluster client.ObjectKey, machine labels.Set) []reconcile.Request {
 	listed, err := listChecks(ctx, r.Client, cluster)
 	if err != nil {
@@ -241,35 +243,34 @@ func (r *Reconciler) checksIn(ctx context.Context, cluster client.ObjectKey, mac
 	return checks
 }
 
-// checkChanges passes everything about a check but its status, which is ours.
+// checkChanges drops changes of only the status of a check, which kubemend writes.
 func checkChanges() predicate.Predicate {
 	return predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
-// ownWrite is a write of this process to the conditions of a Machine of some version.
+// ownWrite is a write of this process to the conditions of a Machine. on is the version that was patched.
 type ownWrite struct {
 	machine types.NamespacedName
 	on      string
 }
 
-// othersWrites passes the events of Machines but those of this process' own writes: such an event tells nothing that the reconcile that
-// wrote did not know, and to look at the whole check once more would double the work of every change. Its own write is what turned the
-// version that it was made on into one with the conditions that it set: the patch fails on any other version, so nothing is lost. Most
-// events come before the answer to the write. (save)
+// othersWrites drops the events of this process' own writes to Machines. Such an event shows nothing new, and a reconcile of the whole
+// check for each would double the work. An event is that of an own write if it leads from the patched version to the conditions that were
+// written: the patch fails on any other version, so no other change is dropped. Most events arrive before save gets its answer.
 func (r *Reconciler) othersWrites() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			write := ownWrite{client.ObjectKeyFromObject(e.ObjectNew), e.ObjectOld.GetResourceVersion()}
 			written, own := r.writing.LoadAndDelete(write)
 			before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
-			// After a watch that broke one event may have the changes of several writes.
+			// After a watch was interrupted, one event may contain several writes.
 			return !own || !sameConditions(after, written.(*clusterv1.Machine)) || changedBesides(before, after)
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
 			key := client.ObjectKeyFromObject(e.Object)
 			r.written.Forget(key)
-			r.writing.Range(func(write, _ any) bool { // of events that were missed
+			r.writing.Range(func(write, _ any) bool { // whose events were missed
 				if write.(ownWrite).machine == key {
 					r.writing.Delete(write)
 				}
@@ -280,7 +281,7 @@ func (r *Reconciler) othersWrites() predicate.Predicate {
 	}
 }
 
-// machineChanges passes what a verdict, a count or a condition of ours can depend on.
+// machineChanges passes changes on which a verdict, a count or a condition may depend.
 func machineChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
@@ -290,7 +291,7 @@ func machineChanges() predicate.Predicate {
 	}}
 }
 
-// changedBesides reports whether a Machine has changed in anything but its conditions that counts.
+// changedBesides reports whether anything else that matters of a Machine has changed than its conditions.
 func changedBesides(before, after *clusterv1.Machine) bool {
 	return before.UID != after.UID || before.Generation != after.Generation ||
 		before.Status.NodeRef.Name != after.Status.NodeRef.Name ||
@@ -298,13 +299,13 @@ func changedBesides(before, after *clusterv1.Machine) bool {
 		!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations)
 }
 
-// sameCondition leaves messages out: nothing is decided on them.
+// sameCondition ignores messages, on which no decision depends.
 func sameCondition(a, b metav1.Condition) bool {
 	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.LastTransitionTime.Equal(&b.LastTransitionTime)
 }
 
-// clusterChanges passes the pause, the labels, by which policies select and which say which manager looks after the Cluster, the workload
-// cluster that it keeps, the conditions that open or close the gates, and that of a rollout, for which remediations may wait.
+// clusterChanges passes changes of the pause; of the labels, which policies and managers select by; of the UID of the workload cluster that
+// is kept; of the conditions that gate judging; and of the condition RollingOut, for which remediations may wait.
 func clusterChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
@@ -313,9 +314,11 @@ func clusterChanges() predicate.Predicate {
 			return true
 		}
 		for _, gate := range []string{
-			clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition, clusterv1.ClusterRollingOutCondition,
+			clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition,
+			clusterv1.ClusterRollingOutCondition,
 		} {
-			if ptr.Deref(ConditionOf(before, gate), metav1.Condition{}).Status != ptr.Deref(ConditionOf(after, gate), metav1.Condition{}).Status {
+			was, is := ptr.Deref(ConditionOf(before, gate), metav1.Condition{}), ptr.Deref(ConditionOf(after, gate), metav1.Condition{})
+			if was.Status != is.Status {
 				return true
 			}
 		}
@@ -323,12 +326,11 @@ func clusterChanges() predicate.Predicate {
 	}}
 }
 
-// byCluster is clusterIndex as controller-runtime names it in the cache of machines, by the namespace and name of the Cluster. A list
-// through the client copies every machine.
+// byCluster is clusterIndex as controller-runtime names it in its cache; the key is the namespace and name of the Cluster. Reading the
+// index avoids the copy of each machine that a list through the client makes.
 const byCluster = "field:" + clusterIndex
 
-// machinesOf returns the machines of a cluster, in no order. They are shared: read only. Where there is a store of them, a
-// machine that has not changed is the same pointer as the last time.
+// machinesOf returns the machines of a cluster, unordered. They are shared: read only. An unchanged machine is the same pointer.
 func (r *Reconciler) machinesOf(ctx context.Context, cluster client.ObjectKey) ([]*clusterv1.Machine, error) {
 	if r.machines == nil {
 		return listMachines(ctx, r.Client, cluster)

@@ -17,9 +17,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// Reported reports whether the status of check has the numbers of its targets, and is about the check as it is: kubemend does not write it
-// while the check is paused. Where an older check, on which kubemend does not act, may act on some of its machines, their conditions are
-// not those of this one.
+// Reported reports whether the status of check has the numbers of its targets and is up to date: kubemend does not write it while the check
+// is paused. It is false if kubemend does not act on an overlapping check, whose conditions the machines may then have.
 func Reported(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
 	status := &check.Status
 	if shared := ConditionOf(check, mendv1.TargetsExclusive); shared != nil && shared.Status == metav1.ConditionFalse {
@@ -29,15 +28,14 @@ func Reported(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) b
 		status.ExpectedMachines != nil && status.CurrentHealthy != nil
 }
 
-// Written explains check by what the manager wrote: its status, which is Reported, and the conditions of those of its machines that were
-// read. What the manager does not write is taken from the objects themselves: that a machine has no node yet, or cannot be judged.
-// ClockAhead is how far the clock of the manager is ahead.
+// Written explains check by what the manager wrote: a status that is Reported, and the conditions of the machines. What the manager does
+// not write, it takes from the objects: that a machine has no node yet, or cannot be judged. clockAhead is as in Facts.
 func (r *Reconciler) Written(
 	check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, machines []clusterv1.Machine, now time.Time, clockAhead time.Duration,
 ) *explain.Check {
 	facts := &Facts{
-		Now: now, Check: check, Cluster: cluster, Mode: Active, Policy: policyOf(check.Spec.Checks), Link: health.Up, ClockAhead: clockAhead,
-		Settings: SettingsOf(check, int(*check.Status.ExpectedMachines)), Template: templateOf(check),
+		Now: now, Check: check, Cluster: cluster, Mode: Active, Policy: policyOf(check.Spec.Checks), Link: health.Up,
+		ClockAhead: clockAhead, Settings: SettingsOf(check, int(*check.Status.ExpectedMachines)), Template: templateOf(check),
 		SpareWait: r.Ledger.SpareWaits(check, cluster),
 	}
 	plan := &Plan{Allowed: writtenOr(check, RemediationAllowed), Reach: writtenOr(check, mendv1.WorkloadClusterReachable)}
@@ -79,9 +77,9 @@ func (r *Reconciler) Written(
 	return explained
 }
 
-// addMachines adds those machines that the check selects, with what is known of them without their nodes.
+// addMachines adds the machines that the check selects, with what is known of them without their nodes.
 func (facts *Facts) addMachines(machines []clusterv1.Machine) {
-	selector, _ := selectorOf(facts.Check) // one that cannot be parsed is not Reported
+	selector, _ := selectorOf(facts.Check) // a check with an invalid selector is not Reported
 	for i := range machines {
 		machine := &machines[i]
 		if machine.Spec.ClusterName != facts.Check.Spec.ClusterName || !selector.Matches(labels.Set(machine.Labels)) {
@@ -101,7 +99,7 @@ func (facts *Facts) addMachines(machines []clusterv1.Machine) {
 	}
 }
 
-// failures are the findings for which the manager has marked machine unhealthy, in the words of the condition HealthCheckSucceeded.
+// failures returns the findings for which the manager marked machine unhealthy, as the condition HealthCheckSucceeded words them.
 func failures(machine *clusterv1.Machine) []explain.Finding {
 	cond := Failed(machine)
 	if cond == nil || cond.Message == "" {
@@ -117,7 +115,7 @@ func failures(machine *clusterv1.Machine) []explain.Finding {
 	return findings
 }
 
-// writtenOr is a condition of check; one that is True if it has none.
+// writtenOr returns that condition of check; a True one if it has none.
 func writtenOr(check *clusterv1.MachineHealthCheck, kind string) metav1.Condition {
 	if cond := ConditionOf(check, kind); cond != nil {
 		return *cond
@@ -125,8 +123,8 @@ func writtenOr(check *clusterv1.MachineHealthCheck, kind string) metav1.Conditio
 	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue}
 }
 
-// written makes decision what the manager wrote on its machine, and returns the condition that says it; nil if none does. Its verdict is
-// that on a machine whose node was not read: it counts where the manager writes nothing, as the machine has no node, or cannot be judged.
+// written replaces decision by what the manager wrote on the machine, and returns the condition that says so; nil if there is none. The
+// verdict without the node stays where the manager writes nothing: for a machine that has no node yet, or cannot be judged.
 func (decision *Decision) written(facts *Facts, plan *Plan) *metav1.Condition {
 	machine := decision.Target.Machine
 	cond, succeeded := ConditionOf(machine, mendv1.Remediation), ConditionOf(machine, HealthCheckSucceeded)
@@ -134,7 +132,7 @@ func (decision *Decision) written(facts *Facts, plan *Plan) *metav1.Condition {
 	unknown := verdict.State == health.Unknown &&
 		(verdict.Gate != "" || verdict.Doubted(health.NotSincePause) || plan.Reach.Status != metav1.ConditionTrue)
 	switch {
-	case unknown && !Deleting(machine): // what was written before says nothing of now
+	case unknown && !Deleting(machine): // a condition from before does not count
 		decision.InFlight = cond != nil && cond.Status == metav1.ConditionTrue
 		ask(facts, plan, decision)
 		decision.Blockers = slices.DeleteFunc(decision.Blockers, func(blocker Blocker) bool { return !blocker.unjudged })
@@ -165,7 +163,7 @@ func (decision *Decision) written(facts *Facts, plan *Plan) *metav1.Condition {
 	return cmp.Or(cond, succeeded)
 }
 
-// remediation makes decision what the condition kubemend.io/Remediation of its machine says.
+// remediation replaces decision by what the condition kubemend.io/Remediation of the machine says.
 func (decision *Decision) remediation(facts *Facts, plan *Plan, cond *metav1.Condition) {
 	machine := decision.Target.Machine
 	decision.Verdict = health.Verdict{State: health.Unhealthy}
@@ -180,7 +178,7 @@ func (decision *Decision) remediation(facts *Facts, plan *Plan, cond *metav1.Con
 		decision.InFlight = true
 		if cond.Reason == mendv1.RequestedReason {
 			decision.Target.Request = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-				Name: machine.Name, CreationTimestamp: cond.LastTransitionTime, // a request has the name of its Machine
+				Name: machine.Name, CreationTimestamp: cond.LastTransitionTime, // the request has the Machine's name
 			}}
 		}
 	case cond.Reason == mendv1.OwnerSilentReason, progress == CannotRemediate && cond.Reason == OwnerAnswer(machine):
@@ -188,14 +186,15 @@ func (decision *Decision) remediation(facts *Facts, plan *Plan, cond *metav1.Con
 	case cond.Reason == string(WithinTimeout):
 		decision.Verdict.State, decision.Blockers = health.Pending, blockers
 		if plan.Allowed.Status != metav1.ConditionTrue {
-			decision.Blockers = append(decision.Blockers, Blocker{Blocker: rule.Blocker{Reason: plan.Allowed.Reason, Text: plan.Allowed.Message}})
+			forbidden := rule.Blocker{Reason: plan.Allowed.Reason, Text: plan.Allowed.Message}
+			decision.Blockers = append(decision.Blockers, Blocker{Blocker: forbidden})
 		}
 	default:
 		decision.Blockers = blockers
 	}
 }
 
-// endTooMany adds to a blocker that is a limit how many machines end it, which a condition of a machine does not say.
+// endTooMany adds to a limit that blocks how many machines may be unhealthy for it to end. The condition of the machine does not say.
 func (decision *Decision) endTooMany(facts *Facts, plan *Plan) {
 	for i := range decision.Blockers {
 		if blocker := &decision.Blockers[i]; blocker.Reason == string(TooManyUnhealthy) {
@@ -208,13 +207,13 @@ func (decision *Decision) endTooMany(facts *Facts, plan *Plan) {
 	}
 }
 
-// How the message of the condition kubemend.io/Remediation continues a blocker: with the moment that ends it, and what a person can do.
+// How a blocker goes on in the message of the condition kubemend.io/Remediation: when it ends, and what a person can do.
 const (
 	endsBegin, endsEnd = ". This ends at ", " at the latest"
 	toDoBegin          = ". To do: "
 )
 
-// line is blocker as one line of the message of a condition.
+// line returns blocker as one line of the message of a condition.
 func line(blocker *rule.Blocker) string {
 	text := cmp.Or(blocker.Brief, blocker.Text)
 	if !blocker.Until.IsZero() {
@@ -226,7 +225,7 @@ func line(blocker *rule.Blocker) string {
 	return text
 }
 
-// readBlockers are the blockers that cond lists, one in each line as line wrote it. Of all but the first no more is known than the text.
+// readBlockers returns the blockers that cond lists, one in each line as line wrote it. Only the first has a reason.
 func readBlockers(cond *metav1.Condition) []Blocker {
 	var blockers []Blocker
 	for text := range strings.SplitSeq(strings.TrimPrefix(cond.Message, "* "), "\n* ") {

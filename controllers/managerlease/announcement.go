@@ -1,6 +1,5 @@
-// Package managerlease writes and reads the Lease that shows that a manager runs, with which settings, and which kinds it serves.
-//
-// The leader lease decides which replica acts; this one only reports it, and may decide nothing.
+// Package managerlease writes and reads the manager lease, a Lease that says that a manager runs, its settings, and which kinds it serves.
+// The manager lease is only for reports: the leader lease decides which replica acts.
 package managerlease
 
 import (
@@ -11,57 +10,57 @@ import (
 )
 
 const (
-	// LeaseName is the name of the lease of a manager, in the namespace in which its replicas elect a leader.
+	// LeaseName is the name of the manager lease. It is in the namespace of the leader lease.
 	LeaseName = "manager.kubemend.io"
-	// LeaderLeaseName is that of the lease by which the replicas elect a leader.
+	// LeaderLeaseName is the name of the leader lease.
 	LeaderLeaseName = "leader.kubemend.io"
 )
 
-// Announcement has the settings of a manager and the kinds that it serves, as JSON in the annotation kubemend.io/manager. A reader ignores
-// fields that its release does not know.
+// Announcement has the settings of a manager and the kinds that it serves. It is JSON in the annotation kubemend.io/manager of the lease. A
+// reader ignores fields that its release does not know.
 type Announcement struct {
-	// Version is that of the program.
+	// Version is the release of the manager.
 	Version string `json:"version"`
-	// Started is when the process was started, in whole seconds.
+	// Started is when the process started, in whole seconds.
 	Started metav1.Time `json:"started"`
 	// Unclaimed is the flag --unclaimed-machine-health-checks: observe, act or ignore.
 	Unclaimed string `json:"unclaimed"`
-	// Namespace is the only one whose objects of Cluster API are read; empty for all.
+	// Namespace is the only namespace whose Cluster API objects the manager watches; empty for all.
 	Namespace string `json:"namespace,omitempty"`
-	// WatchFilter is the value of the label cluster.x-k8s.io/watch-filter that they need; empty if they need none.
+	// WatchFilter is the value of --watch-filter; empty if the manager watches objects with any label.
 	WatchFilter string `json:"watchFilter,omitempty"`
-	// NodeLeaseNamespace is where the leases on nodes are.
+	// NodeLeaseNamespace is the namespace of the leases on nodes.
 	NodeLeaseNamespace string `json:"nodeLeaseNamespace"`
-	// PolicyNamespace is where the RemediationPolicies are that reach all namespaces.
+	// PolicyNamespace is the namespace whose RemediationPolicies apply to all namespaces.
 	PolicyNamespace string `json:"policyNamespace,omitempty"`
-	// Outside says that the manager runs in no pod of the cluster, with the rights of a user.
+	// Outside says that the manager does not run in a pod of the cluster, and has the rights of a user.
 	Outside bool `json:"outside,omitempty"`
-	// Teardown says that the manager removes all that kubemend made, and begins nothing.
+	// Teardown says that the manager runs with --teardown: it removes what kubemend wrote, and starts no remediation.
 	Teardown bool `json:"teardown,omitempty"`
-	// ClockAheadSeconds is by how many seconds the clock of the manager is ahead of that of the API server; less than 0 if it is behind, 0
-	// up to 30.
+	// ClockAheadSeconds is by how many seconds the clock of the manager is ahead of the clock of the API server: negative if it is behind,
+	// 0 if the error is at most 30 s.
 	ClockAheadSeconds int64 `json:"clockAheadSeconds,omitempty"`
-	// Kinds are those that it could serve. One that is missing was not reconciled yet.
+	// Kinds are the kinds that the manager can serve, without those that it has not reconciled yet.
 	Kinds []Kind `json:"kinds,omitempty"`
 }
 
-// ClockAhead is ClockAheadSeconds as a duration.
+// ClockAhead returns ClockAheadSeconds as a duration.
 func (a *Announcement) ClockAhead() time.Duration {
 	return time.Duration(a.ClockAheadSeconds) * time.Second
 }
 
-// Kind is whether a kind is served, and why not.
+// Kind says whether the manager serves a kind, and if not, why.
 type Kind struct {
 	// CRD is the name of the CustomResourceDefinition.
 	CRD string `json:"crd"`
-	// Reason is why it is not served, as in the metric kubemend_kind_served: Off, NotInstalled, Foreign, Waiting or Failed. Empty if it is.
+	// Reason is why the kind is not served, as in the metric kubemend_kind_served; empty if it is served.
 	Reason string `json:"reason,omitempty"`
-	// Because is the same in a sentence, without a full stop at its end.
+	// Because explains Reason in a clause without a full stop.
 	Because string `json:"because,omitempty"`
 }
 
-// Unserved returns why the manager does not serve a kind, by the name of the CustomResourceDefinition; nil if it serves the kind,
-// or the lease does not mention it.
+// Unserved returns why the manager does not serve the kind of a CustomResourceDefinition; nil if the manager serves it, or the lease does
+// not mention it.
 func (m Manager) Unserved(crd string) *Kind {
 	if m.Announcement == nil {
 		return nil

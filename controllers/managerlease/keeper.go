@@ -20,41 +20,40 @@ import (
 )
 
 const (
-	// every is how often the lease is renewed, lasts how long it then is good for: two renewals may be lost.
-	every = 20 * time.Second
-	lasts = 60 * time.Second
-	// again is when to try again what could not be written.
+	every = 20 * time.Second // how often the lease is renewed
+	lasts = 60 * time.Second // the duration of the lease: two renewals may fail
+	// again is when to retry after a failed write.
 	again = 5 * time.Second
-	// endsWithin is how long the end of the manager waits for the lease to be released.
+	// endsWithin is how long a manager that ends tries to release the lease.
 	endsWithin = 5 * time.Second
 )
 
-// Keeper keeps the lease of the manager that acts. It is a runnable of that manager.
-// The lease library of Kubernetes (component-helpers) cannot renew at once when a served kind changes, and deletes the lease at the end.
+// Keeper is a runnable that keeps the manager lease while the manager acts. It does not use Kubernetes' lease library (component-helpers),
+// which cannot renew at once when a served kind changes, and deletes the lease at the end.
 type Keeper struct {
-	// Client reads without a cache: one of leases would need rights to all of them.
+	// Client reads from the API server: a cache of leases would need rights to all leases.
 	Client client.Client
 	Clock  clock.Clock
 
 	Namespace string
-	// Identity is which replica this is. Two processes must not have the same.
+	// Identity identifies this replica. No other process may have the same.
 	Identity string
-	// Elected says that this replica is the only one that acts in Namespace, also if another one holds the lease.
+	// Elected says that this replica is the leader in Namespace, and so may take the lease from another holder.
 	Elected bool
-	// Owner is the object that the lease is deleted with; nil if it stays.
+	// Owner becomes the owner of the lease, so that the lease is deleted with it; nil if the lease has none.
 	Owner *metav1.OwnerReference
-	// State returns what the lease says. It is called for every renewal.
+	// State returns the content of the lease. It is called for every renewal.
 	State func() Announcement
-	// Changed gets a value when State has changed, so that the lease says it before the next renewal.
+	// Changed gets a value when State has changed, so that the lease is renewed at once.
 	Changed <-chan struct{}
 
-	logged string // the trouble that was logged last
+	logged string // the last error that was logged
 }
 
-// NeedLeaderElection makes the leader alone keep the lease.
+// NeedLeaderElection makes only the leader keep the lease.
 func (k *Keeper) NeedLeaderElection() bool { return true }
 
-// Start renews the lease until ctx ends, and releases it then. A failure stops nothing: it is logged, and tried again.
+// Start renews the lease until ctx ends, and then releases it. It logs a failed renewal and tries again.
 func (k *Keeper) Start(ctx context.Context) error {
 	for {
 		wait, err := k.renew(ctx)
@@ -78,8 +77,8 @@ func (k *Keeper) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: k.Namespace, Name: LeaseName}
 }
 
-// renew renews the lease, and returns after how long to do so again. While another manager that is alive holds it, that is when its lease
-// ends: a manager that crashed has not released it, and the next one announces itself then.
+// renew renews the lease, and returns after how long to renew it again. Without leader election, it returns an error while another manager
+// holds the lease, and when that lease ends: a manager that crashed has not released it.
 func (k *Keeper) renew(ctx context.Context) (time.Duration, error) {
 	wait, announcement := again, k.State()
 	err := k.write(ctx, func(lease *coordinationv1.Lease, now time.Time) error {
@@ -103,7 +102,7 @@ func (k *Keeper) renew(ctx context.Context) (time.Duration, error) {
 	return every, nil
 }
 
-// write changes the lease, and renews it, unless somebody else has changed it meanwhile.
+// write changes and renews the lease. It returns a conflict if another client has changed the lease since it was read.
 func (k *Keeper) write(ctx context.Context, change func(lease *coordinationv1.Lease, now time.Time) error) error {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: LeaseName}}
 	_, err := controllerutil.CreateOrUpdate(ctx, k.Client, lease, func() error {
@@ -118,10 +117,10 @@ func (k *Keeper) write(ctx context.Context, change func(lease *coordinationv1.Le
 	return nil
 }
 
-// errNotHeld ends the end of a lease that another replica holds by now, or that went with the pod.
+// errNotHeld says that another replica holds the lease, or that the lease was deleted with the pod: there is nothing to release.
 var errNotHeld = errors.New("it is not held")
 
-// end releases the lease.
+// end releases the lease if this replica holds it.
 func (k *Keeper) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, endsWithin)
 	defer cancel()

@@ -25,7 +25,7 @@ const namespace = "kubemend-system"
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// fixture is a cluster with managers in one namespace, which counts what is asked of it.
+// fixture is a cluster with managers in one namespace. It records requests.
 type fixture struct {
 	t      *testing.T
 	client client.Client
@@ -69,10 +69,10 @@ func (s *fixture) keeper(identity string, elected bool) *Keeper {
 	}
 }
 
-// renew has a keeper renew the lease, or try to.
+// renew lets a keeper renew the lease, and ignores errors.
 func (s *fixture) renew(k *Keeper) { _, _ = k.renew(s.t.Context()) }
 
-// manager is what a reader makes of the namespace.
+// manager returns the manager that Of finds.
 func (s *fixture) manager() Manager {
 	s.t.Helper()
 	found, err := Of(s.t.Context(), s.client, s.clock.Now())
@@ -82,7 +82,7 @@ func (s *fixture) manager() Manager {
 	return found[0]
 }
 
-// since are the requests since it was called last.
+// since returns the requests since its last call.
 func (s *fixture) since() string {
 	asked := strings.Join(s.asked, " ")
 	s.asked = nil
@@ -228,7 +228,7 @@ func TestAChangeIsAnnouncedAtOnceAndTheEndAsWell(t *testing.T) {
 	must.Is(t, "word 1", <-said, "at first it said")
 	changed <- struct{}{} // no time goes by
 	must.Is(t, "word 2", <-said, "after the change it said")
-	// The timer is set anew after the change; a step before that would be lost.
+	// The keeper sets a new timer after the change. A step of the clock before that would have no effect.
 	for len(said) == 0 {
 		s.clock.Step(every)
 		runtime.Gosched()

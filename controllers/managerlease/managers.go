@@ -19,43 +19,43 @@ import (
 )
 
 const (
-	// UsualNamespace is where the manifests put the manager.
+	// UsualNamespace is the namespace of the manager in kubemend's manifests.
 	UsualNamespace = "kubemend-system"
-	// ServiceAccount is the manager's, to which an installation may add a suffix after a dash. (config/rbac)
+	// ServiceAccount is the name of the manager's ServiceAccount. An installation may append a dash and a suffix. (config/rbac)
 	ServiceAccount = "kubemend-manager"
-	// ClusterRole is the one that it is bound to.
+	// ClusterRole is the role of the ServiceAccount.
 	ClusterRole = "kubemend-manager-role"
 )
 
-// BindingLabels are those of the bindings that kubemend's packages install. They prove nothing: they spare reading all bindings of a
-// cluster.
+// BindingLabels are the labels of the bindings that kubemend's packages install. They prove nothing, but with them a reader need not list
+// all bindings of a cluster.
 var BindingLabels = client.MatchingLabels{"app.kubernetes.io/name": "kubemend"}
 
-// Manager is a manager that runs, or once did, in a namespace.
+// Manager is a manager that runs or ran, as its lease describes it.
 type Manager struct {
-	// Namespace is where it runs, or the namespace that is configured for its leases.
+	// Namespace is the namespace of the lease: of the manager's pod, or the value of --leader-elect-namespace.
 	Namespace string
-	// Holder is the replica that acts, or acted last; empty if it has ended in good order.
+	// Holder is the replica that acts or acted last; empty if it has released the lease.
 	Holder string
-	// Unverified is why it is not known whether the lease is a manager's, or what the manager watches; empty if both are known.
+	// Unverified is why it is not known whether the lease belongs to a manager, or what the manager watches; empty if both are known.
 	Unverified string
-	// Within are the namespaces in which it has its rights; empty if everywhere.
+	// Within are the namespaces in which the manager has its rights; empty if it has them in all.
 	Within []string
-	// Alive says that it acts.
+	// Alive says that the lease is held and has not expired.
 	Alive bool
-	// Renewed is when the lease was renewed last.
+	// Renewed is when the lease was last renewed.
 	Renewed time.Time
-	// Gone is since when it is known to be gone: when it ended, or when its lease ran out. Zero while it is alive.
+	// Gone is when the manager released its lease, or the lease expired; zero while the manager is alive.
 	Gone time.Time
-	// Announcement is what the lease says of it; nil if that cannot be read.
+	// Announcement is the content of the lease; nil if it cannot be parsed.
 	Announcement *Announcement
 }
 
-// Of returns the managers that have announced themselves, by namespace. To who may not list the leases of all namespaces it returns that
-// of the usual one, beside the error: there may be others.
+// Of returns the managers that have a lease, sorted by namespace. If the user may not list leases in all namespaces, it returns an error
+// and the manager of the usual namespace; there may be others.
 //
-// Kubernetes' role edit is enough to write a lease that claims to be a manager's, and nothing in a lease proves who wrote it. So a lease
-// counts only in a namespace in which a ServiceAccount of the manager has the manager's role: to bind a role one has to have its rights.
+// The ClusterRole edit is enough to write a manager lease, and a lease does not prove who wrote it. So a lease counts only in a namespace
+// in which a ServiceAccount of the manager is bound to the manager's role: only a user with the rights of a role may bind it.
 // (docs/security.md)
 func Of(ctx context.Context, reader client.Reader, now time.Time) ([]Manager, error) {
 	list := &coordinationv1.LeaseList{}
@@ -71,8 +71,8 @@ func Of(ctx context.Context, reader client.Reader, now time.Time) ([]Manager, er
 	return verified(ctx, reader, list.Items, now), unlisted
 }
 
-// verified returns the managers of the leases, without those in namespaces where no manager can run. In the usual namespace a manager
-// without a binding may run outside of the cluster, with the rights of a user; and those who may not read bindings believe a lease there.
+// verified returns the managers of the leases, without those in a namespace without a binding. In the usual namespace a manager without a
+// binding may run outside of the cluster with the rights of a user, and a lease counts there if bindings cannot be read.
 func verified(ctx context.Context, reader client.Reader, leases []coordinationv1.Lease, now time.Time) []Manager {
 	bound, unread := bindings(ctx, reader)
 	managers := make([]Manager, 0, len(leases))
@@ -97,8 +97,8 @@ func verified(ctx context.Context, reader client.Reader, leases []coordinationv1
 	return managers
 }
 
-// bindings returns in which namespaces the ServiceAccounts of each namespace have the manager's rights; metav1.NamespaceAll stands for the
-// whole cluster. Unread is why there may be more; empty if there are no more.
+// bindings returns for each namespace where the manager's ServiceAccounts in it have the manager's role; metav1.NamespaceAll stands for all
+// namespaces. unread is why bindings may be missing from the result; empty if none are.
 func bindings(ctx context.Context, reader client.Reader) (bound map[string][]string, unread string) {
 	bound = map[string][]string{}
 	var failures []string
@@ -109,7 +109,7 @@ func bindings(ctx context.Context, reader client.Reader) (bound map[string][]str
 	if err := reader.List(ctx, within, BindingLabels); err != nil {
 		failures = append(failures, fmt.Sprintf("list RoleBindings: %s", err))
 	}
-	for i := range everywhere.Items { // of no namespace
+	for i := range everywhere.Items { // as a RoleBinding without a namespace
 		binding := &everywhere.Items[i]
 		within.Items = append(within.Items, rbacv1.RoleBinding{RoleRef: binding.RoleRef, Subjects: binding.Subjects})
 	}
@@ -128,7 +128,7 @@ func bindings(ctx context.Context, reader client.Reader) (bound map[string][]str
 	return bound, strings.Join(failures, "; ")
 }
 
-// managerOf returns the manager that a lease tells of. A lease without a holder was released when it was renewed last.
+// managerOf returns the manager that a lease describes. If the lease has no holder, it was released at its last renewal.
 func managerOf(lease *coordinationv1.Lease, now time.Time) Manager {
 	manager := Manager{Namespace: lease.Namespace, Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Renewed: renewed(lease)}
 	announcement := &Announcement{}
@@ -148,12 +148,12 @@ func managerOf(lease *coordinationv1.Lease, now time.Time) Manager {
 	return manager
 }
 
-// renewed returns when a lease was renewed last.
+// renewed returns when a lease was last renewed.
 func renewed(lease *coordinationv1.Lease) time.Time {
 	return ptr.Deref(lease.Spec.RenewTime, metav1.NewMicroTime(lease.CreationTimestamp.Time)).Time
 }
 
-// ends returns when a lease ends unless it is renewed before.
+// ends returns when a lease expires unless it is renewed.
 func ends(lease *coordinationv1.Lease) time.Time {
 	return renewed(lease).Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
 }

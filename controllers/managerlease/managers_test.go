@@ -21,7 +21,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// bound binds the ServiceAccount of a manager in a namespace, as the packages do.
+// bound returns the binding of a manager in a namespace, as the packages create it.
 func bound(namespace string) *rbacv1.ClusterRoleBinding {
 	return &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubemend-manager-" + namespace, Labels: BindingLabels},
@@ -30,7 +30,7 @@ func bound(namespace string) *rbacv1.ClusterRoleBinding {
 	}
 }
 
-// boundIn is the same for the objects of one namespace, as a shard has it.
+// boundIn returns the binding of a shard, whose rights are only in the namespace objects.
 func boundIn(namespace, objects string) *rbacv1.RoleBinding {
 	b := bound(namespace)
 	b.Subjects[0].Name += "-shard-east"
@@ -39,7 +39,7 @@ func boundIn(namespace, objects string) *rbacv1.RoleBinding {
 	}
 }
 
-// announced is a lease that says that a manager runs.
+// announced returns the lease of a manager that runs.
 func announced(namespace string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: LeaseName, Annotations: map[string]string{mendv1.ManagerAnnotation: `{"version":"v1"}`}},
@@ -49,7 +49,7 @@ func announced(namespace string) *coordinationv1.Lease {
 	}
 }
 
-// Kubernetes' role edit is enough to write leases.
+// The ClusterRole edit is enough to write leases.
 func TestALeaseIsBelievedWhereTheManagerIsBound(t *testing.T) {
 	other, otherKind, person := bound("tenant"), bound("tenant"), bound("tenant")
 	other.RoleRef.Name = "view"
@@ -90,7 +90,7 @@ func TestALeaseIsBelievedWhereTheManagerIsBound(t *testing.T) {
 	}
 }
 
-// believed is what a reader, who may not list bindings if they are unread, concludes about each manager that has a lease.
+// believed returns what a user finds out about each manager with a lease. unread says that the user may not list bindings.
 func believed(t *testing.T, objects []client.Object, unread bool) string {
 	t.Helper()
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
@@ -129,7 +129,7 @@ func TestWhoMayNotListLeasesSeesTheUsualManagerAndThatThereMayBeOthers(t *testin
 	}
 }
 
-// modeOf is what a reader concludes about a manager, for a check in the namespace metal and for nodes, which have none.
+// modeOf returns whether a manager acts on a check in the namespace metal, and on nodes.
 func modeOf(m Manager) string {
 	check, node := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal"}}, &clusterv1.MachineHealthCheck{}
 	off := m.StandsOff(check, nil)

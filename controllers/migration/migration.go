@@ -1,5 +1,5 @@
-// Package migration stores objects of kubemend's own kinds again when a release changes the version that they are stored in, so that a
-// later release can drop the old version. Cluster API's CRD migrator does the work; this package only says which kinds are ours.
+// Package migration stores the objects of kubemend's kinds again when a release changes their storage version, so that a later release can
+// remove the old version. Cluster API's CRD migrator does that; this package only configures the kinds.
 package migration
 
 import (
@@ -21,21 +21,21 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// provider is the value of the label cluster.x-k8s.io/provider on all that kubemend's manifests install.
+// provider is the value of the label cluster.x-k8s.io/provider on all objects that kubemend's manifests install.
 const provider = "addon-kubemend"
 
-// RBAC to read definitions. What is needed to store the objects of a kind anew comes with the rights of the feature that has the kind
-// (controllers/hostremediation, controllers/nodehealthcheck).
+// RBAC to read CustomResourceDefinitions. The rights to store objects again are in the roles of the features (controllers/hostremediation,
+// controllers/nodehealthcheck).
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 
-// SetUp adds the migration to mgr, whose scheme has to know the kinds and CustomResourceDefinitions. Phases to skip are those of Cluster
-// API: StorageVersionMigration, CleanupManagedFields. One that is neither is an error.
+// SetUp adds the migration to mgr, whose scheme must have the kinds and CustomResourceDefinition. skip has names of phases of Cluster API's
+// migrator: StorageVersionMigration, CleanupManagedFields. Any other name is an error.
 func SetUp(ctx context.Context, mgr ctrl.Manager, skip []string) error {
 	phases := make([]crdmigrator.Phase, len(skip))
 	for i, phase := range skip {
 		phases[i] = crdmigrator.Phase(phase)
 	}
-	// Written through the status, an object passes no webhook, which may be refusing it or have no endpoint.
+	// A write of the status calls no webhook, which could reject an old object or have no endpoint.
 	throughStatus := crdmigrator.ByObjectConfig{UseStatusForStorageVersionMigration: true}
 	migrator := &crdmigrator.CRDMigrator{
 		Client: ownCRDs{mgr.GetClient()}, APIReader: mgr.GetAPIReader(), SkipCRDMigrationPhases: phases,
@@ -47,15 +47,15 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, skip []string) error {
 			&nhcv1.NodeHealthCheck{}:             throughStatus,
 		},
 	}
-	// One kind after the other: it is not urgent, and the API server has other work.
+	// One kind after the other, because the migration is not urgent and the API server has other work.
 	if err := migrator.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 1}); err != nil {
 		return fmt.Errorf("set up the migration of stored objects: %w", err)
 	}
 	return nil
 }
 
-// ownCRDs finds no CustomResourceDefinition but ours. The migrator looks for it before it does anything, and one that is not there is not
-// migrated; CAPM3 migrates its kinds itself, and two migrators of one kind would undo what the other has noted.
+// ownCRDs is a client for which only the CustomResourceDefinitions that kubemend installed exist, so that the migrator skips the others.
+// CAPM3 migrates its kinds itself, and two migrators of one kind would overwrite each other's notes.
 type ownCRDs struct{ client.Client }
 
 // Get implements client.Reader.
@@ -70,8 +70,7 @@ func (c ownCRDs) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	return nil
 }
 
-// ours reports whether kubemend's manifests have installed a CustomResourceDefinition. The kinds of its own group belong to no other
-// project.
+// ours reports whether kubemend installed a CustomResourceDefinition: it is of kubemend's own group, or has the provider's label.
 func ours(name string, labels map[string]string) bool {
 	return strings.HasSuffix(name, "."+mendv1.GroupVersion.Group) || labels[clusterv1.ProviderNameLabel] == provider
 }

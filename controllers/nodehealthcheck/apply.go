@@ -25,31 +25,30 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// writers is how many nodes of one check are worked on at the same time.
+// writers is for how many nodes of one check the controller writes at the same time.
 const writers = 16
 
+// outcome is what was done about one node.
 type outcome struct {
 	*Decision
 	plan *Plan
 	n    *Node
-	i    int // its place
-	// tried says that the request of the step was to be made, asked that the API server was asked to; made is the request, nil if it was
-	// not.
-	tried, asked bool
-	made         *unstructured.Unstructured
-	// ended are the requests that were deleted, noted those that were annotated, or need not be; unpatchable may not be annotated so that
-	// their remediators stop.
+	i    int // index of n
+
+	tried bool                       // the controller has tried to create the request of the step
+	asked bool                       // the create call was sent to the API server
+	made  *unstructured.Unstructured // the created request; nil if there is none
+	// ended, noted and unpatchable are indexes of n.Requests: requests that were deleted, requests whose annotations were set or need not
+	// be, and requests whose remediators cannot be notified because the API server forbids the annotation.
 	ended, noted, unpatchable []int
-	// gaveUp says that what has had its chance was given up; notNotified is why it was not, if its remediator could not be notified.
-	gaveUp      bool
-	notNotified error
-	// again says that somebody else was faster, and that the next reconcile will see what they did.
-	again   bool
-	refused error
-	err     error
+	gaveUp                    bool  // a step was given up
+	notNotified               error // why no step was given up although the plan says so: the remediator could not be notified
+	again                     bool  // another client has written first, so the next reconcile decides again
+	refused                   error // why the step could not start
+	err                       error
 }
 
-// carryOut does what plan says about each node on its own: what fails for one node blocks no other. It returns the outcomes of all nodes.
+// carryOut does what plan says about each node, and returns the outcomes of all nodes. An error for one node does not affect the others.
 func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan) []outcome {
 	outcomes := make([]outcome, len(state.facts.Nodes))
 	for i := range outcomes {
@@ -67,7 +66,8 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan) 
 	return outcomes
 }
 
-// carryOutOne carries out the decision about one node. Of the control plane one node at a time gets its first request, by whatever check.
+// carryOutOne carries out the decision about one node. The gate lets one control-plane node at a time get its first request, for all checks
+// together.
 func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcome) {
 	r.mark(ctx, state, o)
 	if !o.Starts() || o.begun(o.n) || !o.n.ControlPlane() {
@@ -84,8 +84,8 @@ func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcom
 	o.again = o.again || errors.Is(err, begin.ErrBusy)
 }
 
-// step takes the node, and requests the next step, once the former remediator was notified to stop. After a crash the next reconcile goes
-// on: its annotation says that a request was given up, as the status does afterwards.
+// step takes the lease and creates the request of the next step, after the previous remediator was notified to stop. If the manager crashes
+// in between, the next reconcile goes on, because the annotation says that the previous step was given up.
 func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 	first := !o.begun(o.n)
 	if o.Starts() && first && !r.confirmed(ctx, state, o) {
@@ -104,7 +104,7 @@ func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 		return
 	}
 	if leased != nil {
-		if !o.again { // somebody else was not only faster
+		if !o.again { // not only because another client has written first
 			o.refused = leased
 		}
 		return
@@ -116,7 +116,7 @@ func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 	}
 	o.made = made
 	o.refuse(err)
-	if o.refused != nil && taken != nil && first && !begin.Lost(o.refused) { // no remediator is at work: others may be
+	if o.refused != nil && taken != nil && first && !begin.Lost(o.refused) { // no request exists, so others may remediate the node
 		o.try(r.giveBack(ctx, taken))
 	}
 }
@@ -127,10 +127,11 @@ func (o *outcome) refuse(err error) {
 	}
 }
 
-// mark writes on the requests of a node what is decided of them, and ends those that are over.
+// mark sets and removes annotations of a node's requests, and deletes requests that are over.
 //
-// Roles of remediators from before there were escalations do not grant to patch. Without an escalation that does not matter: that a request
-// was counted as old is remembered, and since when its node is healthy is in the check's status. With one a remediator has to be notified.
+// ClusterRoles of remediators older than escalations do not allow patch. Without an escalation this does not matter: the manager remembers
+// which requests were counted as old, and the check's status has since when the node is healthy. With an escalation, remediators have to be
+// notified.
 func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
 	for j := range o.Requests {
 		obj, decided := o.n.Requests[j].Object, &o.Requests[j]
@@ -154,12 +155,12 @@ func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
 	}
 }
 
-// flagged reports whether a request was counted as old.
+// flagged reports whether this reconcile has flagged a request as old.
 func (o *outcome) flagged(j int) bool {
 	return o.Requests[j].Note[nhcv1.OldRequestAnnotation] != nil && slices.Contains(o.noted, j)
 }
 
-// try notes an error, and reports whether there was none. That somebody else was faster is none.
+// try notes err and reports whether it is nil. If another client has written first, the next reconcile decides again, and this is no error.
 func (o *outcome) try(err error) bool {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
@@ -172,7 +173,7 @@ func (o *outcome) try(err error) bool {
 
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=patch
 
-// annotate sets and removes annotations of a node, or of a request, whose rest is its remediator's.
+// annotate sets and removes annotations of a node or a request, and patches nothing else, because other clients own the other fields.
 func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructured, set map[string]any) error {
 	keys := strings.Join(slices.Sorted(maps.Keys(set)), ", ")
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": set}})
@@ -185,7 +186,7 @@ func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructure
 	obj.SetName(req.GetName())
 	err = r.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch))
 	if apierrors.IsNotFound(err) {
-		return nil // it has ended meanwhile
+		return nil // deleted meanwhile
 	}
 	if err != nil {
 		return fmt.Errorf("annotate %s %s with %s: %w", obj.GetKind(), client.ObjectKeyFromObject(req), keys, err)
@@ -198,8 +199,8 @@ func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructure
 
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get
 
-// confirmed makes sure, past the caches, that the first request for a node may be made. A watch that was broken may take half a minute to
-// be made again, in which the cache shows what was before. If there is a doubt the next reconcile decides anew.
+// confirmed checks with live reads that the first request for a node may be created. If a watch breaks, it may take half a minute until it
+// is established again, and until then the cache is stale. If the live objects forbid the request, the next reconcile decides again.
 func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome) bool {
 	node, doubt := &corev1.Node{}, ""
 	err := r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)
@@ -224,13 +225,13 @@ func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome)
 	return err == nil && doubt == ""
 }
 
-// doubtful is how many reconciles in a row may contradict the cache: a broken watch is made again in 30 s. After that it is reported.
+// doubtful is after how many failed reconciles in a row a stale cache is reported as an error. A broken watch is established again in 30 s.
 const doubtful = 7
 
 func leaseName(node string) string { return nhcv1.LeasePrefix + strings.ToLower(node) }
 
-// RBAC for the leases on nodes, in the one namespace that the packages bring (nhcv1.DefaultLeaseNamespace). A lease of any other
-// namespace is a node's heartbeat, or says who leads.
+// RBAC for the leases on nodes, only in the namespace that comes with the packages (nhcv1.DefaultLeaseNamespace), because leases elsewhere
+// are heartbeats of kubelets or elect leaders.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=medik8s-leases,roleName=kubemend-node-leases,verbs=list;watch;create;update;delete
 
 func (r *Reconciler) listLeases(ctx context.Context) ([]coordinationv1.Lease, error) {
@@ -256,7 +257,7 @@ func (r *Reconciler) observeLeases(ctx context.Context, state *observed) error {
 	return nil
 }
 
-// take takes or renews the lease on a node, and returns it. The API server refuses it if somebody else was faster.
+// take takes or renews the lease on a node, and returns it. The API server refuses the write if another client has written first.
 func (r *Reconciler) take(ctx context.Context, state *observed, o *outcome) (*coordinationv1.Lease, error) {
 	now, seconds := metav1.NewMicroTime(r.Clock.Now()), o.Term.Seconds()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.LeaseNamespace, Name: leaseName(o.n.Name)}}
@@ -269,7 +270,7 @@ func (r *Reconciler) take(ctx context.Context, state *observed, o *outcome) (*co
 	if !found.own() {
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
 	}
-	if !found.own() || len(o.n.Requests)+len(o.n.Unseen)+len(o.n.Gone) == 0 { // another remediation begins with it
+	if !found.own() || len(o.n.Requests)+len(o.n.Unseen)+len(o.n.Gone) == 0 { // a new remediation begins
 		lease.Spec.AcquireTime = &now
 	}
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To(holderOf(state.check)), &seconds, &now
@@ -279,7 +280,7 @@ func (r *Reconciler) take(ctx context.Context, state *observed, o *outcome) (*co
 		}
 		return lease, nil
 	}
-	err := r.Client.Create(ctx, lease) // its namespace comes with the packages: a right to make namespaces is one to all of them
+	err := r.Client.Create(ctx, lease) // the packages bring its namespace: RBAC cannot limit the creation of namespaces to one name
 	if apierrors.IsNotFound(err) {
 		err = fmt.Errorf("the namespace %s of the leases on nodes is missing: create it, or name another one by --node-lease-namespace: %w",
 			lease.Namespace, err)
@@ -290,13 +291,14 @@ func (r *Reconciler) take(ctx context.Context, state *observed, o *outcome) (*co
 	return lease, nil
 }
 
-// belongsTo makes lease go when node goes, and not when another one went that had its name before.
+// belongsTo makes node the owner of lease, instead of any former Node with the same name.
 func belongsTo(lease *coordinationv1.Lease, node *corev1.Node) {
 	if node == nil || slices.ContainsFunc(lease.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == node.UID }) {
 		return
 	}
 	lease.OwnerReferences = slices.DeleteFunc(lease.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Node" })
-	lease.OwnerReferences = append(lease.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID})
+	lease.OwnerReferences = append(lease.OwnerReferences,
+		metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID})
 }
 
 func (r *Reconciler) giveBack(ctx context.Context, lease *coordinationv1.Lease) error {
@@ -308,7 +310,7 @@ func (r *Reconciler) giveBack(ctx context.Context, lease *coordinationv1.Lease) 
 	return nil
 }
 
-// lease does what is decided of the lease on the node, and returns that if it was taken or renewed.
+// lease carries out the decision about the lease on the node, and returns the lease if it was taken or renewed.
 func (r *Reconciler) lease(ctx context.Context, state *observed, o *outcome) (*coordinationv1.Lease, error) {
 	switch o.Lease {
 	case TakeLease, RenewLease:

@@ -41,7 +41,7 @@ func TestARequestThatMayHaveBeenMadeKeepsTheOtherMembersWaiting(t *testing.T) {
 	k.fails = func(verb string, obj client.Object) error {
 		if _, is := obj.(*unstructured.Unstructured); is && verb == "create" {
 			asked++
-			return errors.New("context deadline exceeded") // and it is made all the same, a moment later
+			return errors.New("context deadline exceeded") // the API server still creates the request, a moment later
 		}
 		return nil
 	}
@@ -94,7 +94,7 @@ func (unreadable) List(context.Context, client.ObjectList, ...client.ListOption)
 	return errors.New("i/o timeout")
 }
 
-// silent answers for no host; since is when it was asked.
+// silent never answers; since is when it was called.
 type silent struct{ since time.Time }
 
 func (s *silent) Of(ctx context.Context, _ *clusterv1.Machine) (host.Found, error) {
@@ -125,7 +125,7 @@ func TestAMemberBeginsThoughItsHostAndItsRecordDoNotAnswer(t *testing.T) {
 	})
 }
 
-// live replaces what is read past the caches by what the API server of another fixture shows.
+// live makes live reads go to another API server.
 func (k *fixture) live(is client.Reader) { k.r.Live, k.r.Requests.Live = is, is }
 
 func TestANodeIsReadPastTheCacheBeforeItsFirstRequest(t *testing.T) {
@@ -160,7 +160,7 @@ func failingGet(context.Context, client.WithWatch, client.ObjectKey, client.Obje
 	return errors.New("no answer")
 }
 
-// The former leader has asked for m0 a moment ago; the cache of the new one does not show it yet.
+// The former leader has just created the request for m0. The cache of the new leader does not show it yet.
 func TestANewLeaderSeesTheRequestForAMemberThatTheFormerOneMade(t *testing.T) {
 	k := newFixture(t, five(check("nhc"), check("another", func(s *nhcv1.NodeHealthCheckSpec) {
 		s.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m1"}
@@ -189,7 +189,7 @@ func TestANewLeaderSeesTheRequestForAMemberThatTheFormerOneMade(t *testing.T) {
 	k.wants("m0 is over", "Reboot/m1")
 }
 
-// lagging makes the cache show the requests, of those kinds or all, as they are now, until the returned function is called.
+// lagging freezes the cache of requests of some kinds (all if empty) until the returned function is called.
 func (k *fixture) lagging(kinds ...string) (catchUp func()) {
 	shown := map[string]*unstructured.UnstructuredList{}
 	lags := true

@@ -1,8 +1,8 @@
-// Package nodehealthcheck requests the remediation of the unhealthy nodes that NodeHealthChecks select, in the cluster that it runs in, by
-// the rules of medik8s' node-healthcheck-operator but where docs/differences.md says otherwise.
+// Package nodehealthcheck requests the remediation of unhealthy nodes that NodeHealthChecks select, in the cluster in which the manager
+// runs. Its rules are those of medik8s' node-healthcheck-operator, with the exceptions in docs/differences.md.
 //
-// The files that decide (decide.go, rules.go, *_decide.go) make a Plan from Facts: they do no I/O and read no clock, and what has to be
-// remembered goes in with the facts and comes out with the plan. The others observe, apply and report.
+// The files that decide (decide.go, rules.go, *_decide.go) make a Plan from Facts, without I/O and without reading a clock. The memory of
+// earlier decisions is part of the facts, and the new memory is part of the plan. The other files observe, apply and report.
 package nodehealthcheck
 
 import (
@@ -42,101 +42,92 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// RBAC of this controller, besides that of package remediationrequest. What it may do to templates and requests of others comes by
-// aggregation from the remediators that bring them: see config/rbac/ext-remediation.yaml. Nothing is ever deleted but remediation
-// requests and leases of ours. Of Cluster API it reads what the others read; clusters and machines it gets where --namespace keeps them
-// out of the manager's cache.
+// RBAC of this controller, besides that of package remediationrequest. Each remediator brings a ClusterRole for its templates and requests,
+// which is aggregated (config/rbac/ext-remediation.yaml). The controller deletes only remediation requests and leases of its own. It gets
+// Clusters and Machines from the API server if --namespace keeps them out of the manager's cache.
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=get;list;watch
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks/status,verbs=patch
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
 
-// RBAC to store checks anew (controllers/migration).
+// RBAC to migrate stored checks to another version (controllers/migration).
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions;customresourcedefinitions/status,resourceNames=nodehealthchecks.remediation.medik8s.io,verbs=patch
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list;patch
 
-// Kinds are the kinds of templates and requests, and those of OpenShift, whose objects Client reads.
+// Kinds are the kinds of templates and requests, and the kinds of OpenShift, whose objects Client reads.
 type Kinds interface {
-	// Readable reports whether objects of a kind can be read. The error is Missing if the kind is not there, IsForbidden if it may not be
-	// read.
+	// Readable reports whether objects of a kind can be read. If the kind is not installed the error is Missing, if reading is forbidden
+	// it is IsForbidden.
 	Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
-	// InUse are the kinds, but those of templates, that can be read and are watched or polled.
+	// InUse returns the kinds, without those of templates, that can be read and are watched or polled.
 	InUse() []schema.GroupVersionKind
-	// Unread are those, but for templates, that are watched and cannot be read yet.
+	// Unread returns the kinds, without those of templates, that are watched but cannot be read yet.
 	Unread() []schema.GroupVersionKind
-	// Polled reports whether a kind that is readable is in no cache, and has to be read live again and again.
+	// Polled reports whether a readable kind is in no cache, so that it has to be read from the API server again and again.
 	Polled(kind schema.GroupVersionKind) bool
 }
 
-// Watches are Kinds as a manager has them: changes of their objects enqueue checks.
+// Watches are the Kinds of a manager: changes of their objects enqueue checks.
 type Watches interface {
-	// Source makes a controller hear of changes to the objects of all kinds.
+	// Source sends the changes of the objects of all kinds to a controller.
 	Source(hears handler.TypedEventHandler[*unstructured.Unstructured, reconcile.Request]) source.Source
 	Watch(ctx context.Context, kind schema.GroupVersionKind) error
-	// Discover watches those kinds in lists of which there are requests with one of the marks.
+	// Discover watches the kinds in lists that have requests with one of the marks.
 	Discover(ctx context.Context, lists []*metav1.APIResourceList, marks ...client.ListOption) error
 }
 
-// Reconciler makes reconciles of NodeHealthChecks.
+// Reconciler reconciles NodeHealthChecks.
 type Reconciler struct {
-	// Client reads checks, nodes, leases, templates and requests from a cache of their own, which sees all namespaces, and writes.
+	// Client writes, and reads checks, nodes, leases, templates and requests from a cache of its own for all namespaces.
 	Client client.Client
-	// Management reads what is Cluster API's, from the manager's cache.
+	// Management reads the objects of Cluster API, from the manager's cache.
 	Management client.Reader
-	Live       client.Reader
+	Live       client.Reader // reads from the API server, without a cache
 	Mapper     meta.RESTMapper
 	Kinds      Kinds
 	Requests   *remediationrequest.Requests
 	// Records are written before a remediation begins; nil writes none.
-	Records *records.Records
-	// Watches are Kinds, and Discovery finds those of orphaned requests; nil without a manager, where all kinds are known from the start.
-	Watches   Watches
-	Discovery discovery.ServerResourcesInterface
-	// Installed reports whether there is a CustomResourceDefinition of that name.
+	Records   *records.Records
+	Watches   Watches                            // the same as Kinds; nil without a manager, when all kinds are known from the start
+	Discovery discovery.ServerResourcesInterface // finds the kinds of orphaned requests; nil without a manager
+	// Installed reports whether a CustomResourceDefinition exists.
 	Installed func(ctx context.Context, name string) (bool, error)
-	// Gate lets one node of the control plane begin at a time, of all checks.
-	Gate *begin.Gate
-	// Ledger gives places to remediations by RemediationPolicies, which see the Machines that are Cached; both may be nil.
-	Ledger   *policy.Ledger
-	Cached   client.Reader
+	// Gate lets one remediation of a control-plane node begin at a time, for all checks together.
+	Gate     *begin.Gate
+	Ledger   *policy.Ledger // gives places to remediations by RemediationPolicies; may be nil
+	Cached   client.Reader  // reads the Machines that the ledger knows; may be nil
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Log is for lines that documents of others quote, without what controller-runtime adds to those of a reconcile.
+	// Log is for lines that documents of medik8s quote, without the values that controller-runtime adds to the lines of a reconcile.
 	Log logr.Logger
 
-	// Contact may be nil. Grace is how long kubelets have to report after an outage, and after the start: the node-monitor grace period.
-	Contact *Contact
-	Grace   time.Duration
+	Contact *Contact      // knows the outages of the API server; may be nil
+	Grace   time.Duration // how long kubelets have to report after the start and after an outage: the node-monitor grace period
 
-	// LeaseNamespace is where the leases on nodes are. If it is empty they are looked for in all namespaces, and none can be taken.
-	LeaseNamespace string
-	// Resync is after how long a check is reconciled although nothing happened.
-	Resync time.Duration
-	// Teardown says that kubemend is being uninstalled: nothing is begun, and what was begun is ended.
-	Teardown bool
+	LeaseNamespace string        // has the leases on nodes; if empty, leases are read in all namespaces and none can be taken
+	Resync         time.Duration // after how long a check is reconciled although nothing happened
+	Teardown       bool          // kubemend is being uninstalled: no remediation begins, and all requests are deleted
 
-	memory memory
-	search atomic.Int32 // searchState of the search for orphaned requests
-	idle   atomic.Bool
-	// started is closed when the controller has started. From then on enqueueAll makes all checks be reconciled, and those that are gone
-	// and have left something behind.
-	started    chan struct{}
-	enqueueAll func()
+	memory     memory
+	search     atomic.Int32  // searchState of the search for orphaned requests
+	idle       atomic.Bool   // Serve has stopped the reconciles
+	started    chan struct{} // closed when the controller has started, and enqueueAll is set
+	enqueueAll func()        // enqueues all checks, also deleted checks that have left requests or leases behind
 }
 
-// Serve makes r make its reconciles, or none: when another controller acts on the kind, the two would contradict each other.
+// Serve makes r reconcile or stop reconciling. It stops while another controller acts on NodeHealthChecks, because the two would conflict.
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle && does {
 		r.memory.began.Store(nil)
 		select {
 		case <-r.started:
-			go r.enqueueAll() // it reads caches, which may not be filled yet
+			go r.enqueueAll() // reads caches that may not be filled yet
 		default: // the search for orphaned requests enqueues all checks
 		}
 	}
 }
 
-// Reconcile makes one reconcile of the check called req: observe, decide, apply.
+// Reconcile reconciles one check: observe, decide, apply.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	name, now := req.Name, r.Clock.Now()
 	if r.idle.Load() {
@@ -176,7 +167,7 @@ func (r *Reconciler) read(ctx context.Context, name string) (*nhcv1.NodeHealthCh
 	return check, nil
 }
 
-// facts are what is known before anything is read: the check, the memory of reconciles, and the life of the process.
+// facts returns the facts that need no reading: from the check, the memory of earlier reconciles, and the process.
 func (r *Reconciler) facts(check *nhcv1.NodeHealthCheck, now time.Time) Facts {
 	facts := FactsOf(check, now)
 	facts.Resync, facts.Grace = r.Resync, r.Grace
@@ -194,16 +185,17 @@ func (r *Reconciler) facts(check *nhcv1.NodeHealthCheck, now time.Time) Facts {
 }
 
 const (
-	// missed is how long nodes may not be judged without a healthy one being missed: events are merged for a part of that as it is.
+	// missed is how long nodes may go unjudged before one of them may have been healthy unnoticed. It exceeds enqueue.MergeWindow, which
+	// delays reconciles anyway.
 	missed = time.Second
-	// slowRead is after how long a kind that cannot be read is an error, and no longer only slow.
+	// slowRead is after how long a kind that cannot be read yet is an error.
 	slowRead = 30 * time.Second
-	// staleFor is how soon a cache is read again that did not show yet what was written, should no event have shown that before.
+	// staleFor is how soon a stale cache is read again, unless an event enqueues the check earlier.
 	staleFor = time.Second
 )
 
-// wait ends a reconcile whose caches do not show yet what was written, as stale says, or have not read all kinds: their objects would be
-// taken for none. These kinds are watched from now on. When it takes too long the check says so.
+// wait ends a reconcile without a decision, because a cache does not show the controller's own writes yet (stale), or because some kinds
+// are not read yet: an object that was not read would count as missing. It watches these kinds. After slowRead the check reports the wait.
 func (r *Reconciler) wait(ctx context.Context, state *observed, stale error) (ctrl.Result, error) {
 	last := r.memory.of(state.check.Name)
 	if last.unread.IsZero() {
@@ -230,8 +222,8 @@ func (r *Reconciler) wait(ctx context.Context, state *observed, stale error) (ct
 	return again, nil
 }
 
-// apply carries out what is decided about all nodes, writes the status of the check, exports metrics, remembers what was decided and done,
-// and sends events about what was saved; it says when to reconcile again.
+// apply carries out the plan, writes the status of the check, exports metrics, remembers the plan and its outcomes, and sends events.
+// Events about the status are sent only if it was saved. It returns when to reconcile again.
 func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) ctrl.Result {
 	outcomes := r.carryOut(ctx, state, plan)
 	r.settlePlaces(state, outcomes)
@@ -243,7 +235,7 @@ func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) ctr
 		}
 	}
 	next := statusAfter(state, plan, outcomes)
-	r.memory.keepExhausted(state, plan) // before a record that hears of the status asks for it
+	r.memory.keepExhausted(state, plan) // before the status is written, because that makes the records call StepLeft
 	saved := r.record(ctx, state, next)
 	last := r.memory.of(state.check.Name)
 	last.unread, last.decided = time.Time{}, remembers(state, plan, outcomes)
@@ -257,7 +249,7 @@ func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) ctr
 	return r.next(ctx, state, plan, outcomes, saved)
 }
 
-// next says when to reconcile again. What failed is logged and not returned, so that it delays the deadlines of no other node.
+// next returns when to reconcile again. Errors are logged and not returned, so that a backoff does not delay the deadlines of other nodes.
 func (r *Reconciler) next(ctx context.Context, state *observed, plan *Plan, outcomes []outcome, saved error) ctrl.Result {
 	errs, retry, at := slices.Clone(state.facts.Trouble), apierrors.IsConflict(saved), plan.Recheck
 	if !retry {
@@ -281,16 +273,16 @@ func (r *Reconciler) next(ctx context.Context, state *observed, plan *Plan, outc
 	return enqueue.At(health.Earliest(at, state.facts.Now.Add(enqueue.Backoff(last.failed))), r.Clock.Now())
 }
 
-// memory is what reconciles remember of each other besides what goes into their decisions.
+// memory is what the reconciler keeps from one reconcile to the next.
 type memory struct {
-	written consistency.Kinds         // requests
-	began   atomic.Pointer[time.Time] // when the first reconcile was made, or could have been; nil if none was
-	checks  sync.Map                  // by name, to *remembered
-	// exhausted has by the name of a check the nodes, by theirs, for which it has no step left.
+	written consistency.Kinds         // the requests that were written
+	began   atomic.Pointer[time.Time] // when the first reconcile began, or could have begun; nil before
+	checks  sync.Map                  // *remembered by the name of the check
+	// exhausted has the names of the nodes without a step left, as map[string]bool by the name of the check.
 	exhausted sync.Map
 }
 
-// keepExhausted remembers for which nodes no step is left once what is planned has begun.
+// keepExhausted remembers the nodes for which the check has no step left after this plan.
 func (m *memory) keepExhausted(state *observed, plan *Plan) {
 	exhausted := map[string]bool{}
 	for i := range plan.Decisions {
@@ -301,21 +293,22 @@ func (m *memory) keepExhausted(state *observed, plan *Plan) {
 	m.exhausted.Store(state.check.Name, exhausted)
 }
 
-// StepLeft reports whether a check has a step left for a node, whatever holds that up; true while that is not known, as after a start.
+// StepLeft reports whether a check has an escalation step left for a node, even if the step is blocked; true if not known, as after a
+// start.
 func (r *Reconciler) StepLeft(check, node string) bool {
 	exhausted, known := r.memory.exhausted.Load(check)
 	return !known || !exhausted.(map[string]bool)[node]
 }
 
-// remembered is what the reconciles of one check remember. There is one of them at a time.
+// remembered is what the reconciler keeps of one check, which is never reconciled twice at the same time.
 type remembered struct {
 	decided  Memory
-	failed   int                 // reconciles in a row that did not get through
-	reported map[string]reported // what goes on, to what was reported of it last
+	failed   int                 // failed reconciles in a row
+	reported map[string]reported // the last report about each ongoing situation
 	begun    map[types.UID]ongoing
-	orphans  map[types.UID]ongoing    // of a check of the name that is gone: they need not say themselves which check made them
-	unread   time.Time                // since when a kind is not read yet; zero if all are
-	places   map[string]*place.Target // what the ledger of policies has of the nodes
+	orphans  map[types.UID]ongoing    // requests of a deleted check of the same name, which may not name their check themselves
+	unread   time.Time                // since when a kind is not read yet; zero if all kinds are read
+	places   map[string]*place.Target // the nodes as the ledger of policies knows them
 }
 
 func (m *memory) of(check string) *remembered {
@@ -323,7 +316,7 @@ func (m *memory) of(check string) *remembered {
 	return last.(*remembered)
 }
 
-// miss notes that a reconcile did not get to judge the nodes of the check.
+// miss notes that a reconcile did not judge the nodes of the check.
 func (last *remembered) miss() { last.decided.Judged = time.Time{} }
 
 func remembers(state *observed, plan *Plan, outcomes []outcome) Memory {

@@ -145,7 +145,7 @@ func TestTriesGetRarerUntilOneSucceeds(t *testing.T) {
 
 const grace = 50 * time.Second
 
-// answers is an API server: the status of its answer, or the error if there is none.
+// answers is an API server that answers with a status code, or not at all with an error.
 type answers struct {
 	status int
 	err    error
@@ -201,7 +201,7 @@ func TestWhenTheAPIServerWasOutOfReach(t *testing.T) {
 	}
 }
 
-// cutOff lets the API server be out of reach for a while, in which no reconcile is made.
+// cutOff makes the API server unreachable for a while, without reconciles.
 func (k *fixture) cutOff(d time.Duration) {
 	k.t.Helper()
 	k.r.Contact.note(false)
@@ -209,7 +209,7 @@ func (k *fixture) cutOff(d time.Duration) {
 	k.r.Contact.note(true)
 }
 
-// watching is a fixture whose controller knows when the API server was away, and gives kubelets time to report.
+// watching returns a fixture whose controller knows the outages of the API server and gives kubelets time to report.
 func watching(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec)) *fixture {
 	t.Helper()
 	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc", spec))...)
@@ -303,7 +303,7 @@ func TestNothingIsMadeForRequestsThatCannotBeRead(t *testing.T) {
 	k.wants("they can be read", "Reboot/b")
 }
 
-// A node is bad for half a minute, healthy for a while, and bad again in another way.
+// A node is unhealthy for half a minute, healthy for a while, and unhealthy again with another status.
 func TestARecoveryThatNoPassCouldSeeEndsAStreak(t *testing.T) {
 	for name, meanwhile := range map[string]func(*fixture){
 		"no pass was made for hours": func(k *fixture) { k.after(2 * time.Hour) },
@@ -335,7 +335,7 @@ func TestARecoveryThatNoPassCouldSeeEndsAStreak(t *testing.T) {
 	}
 }
 
-// five is a control plane that can spare two of its nodes, with checks that allow it.
+// five returns a control plane of five nodes, and checks with limits that allow two remediations.
 func five(checks ...*nhcv1.NodeHealthCheck) []client.Object {
 	objects := []client.Object{template("Reboot", "reboot", false), template("Replace", "replace", false)}
 	for _, c := range checks {
@@ -378,7 +378,7 @@ func TestACheckSaysForWhichKindItWaits(t *testing.T) {
 	}
 }
 
-// Requests of another check that cannot be read yet hold up the beginnings of the control plane, and nothing else.
+// If requests of another check cannot be read yet, this only blocks remediations of control-plane nodes that have not begun.
 func TestRequestsOfOtherChecksHoldUpNothingThatGoesOn(t *testing.T) {
 	for name, row := range map[string]struct {
 		begins func(*fixture)
@@ -409,7 +409,7 @@ func TestRequestsOfOtherChecksHoldUpNothingThatGoesOn(t *testing.T) {
 			row.then(k)
 			for range 20 {
 				k.after(time.Minute)
-				_, _ = k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}}) // a slow kind is an error
+				_, _ = k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}}) // fails for slow kinds
 			}
 			if !slices.Contains(k.made, row.want) {
 				t.Errorf("made %v", k.made)
@@ -490,7 +490,6 @@ func TestTeardownStartsNothing(t *testing.T) {
 	}
 }
 
-// Those that are shown at one go.
 func TestWeaknessesThatMedik8sHas(t *testing.T) {
 	for name, isNotThere := range map[string]func(*testing.T){
 		"W19: how much a reconcile reads does not depend on the number of nodes":    fewReads,
@@ -502,7 +501,6 @@ func TestWeaknessesThatMedik8sHas(t *testing.T) {
 	}
 }
 
-// annotateNode sets annotations of a node.
 func (k *fixture) annotateNode(name string, annotations map[string]string) {
 	k.t.Helper()
 	n := k.node(name)
@@ -512,7 +510,7 @@ func (k *fixture) annotateNode(name string, annotations map[string]string) {
 	k.update(n)
 }
 
-// medik8s lists the requests of every kind once for every healthy node.
+// medik8s lists the requests of each kind once for each healthy node.
 func fewReads(t *testing.T) {
 	reads := func(n int) (lists, gets int) {
 		objects := []client.Object{template("Reboot", "reboot", false), template("Replace", "replace", false),
@@ -533,7 +531,7 @@ func fewReads(t *testing.T) {
 				return c.Get(ctx, key, obj, opts...)
 			},
 		})
-		k.r.Live = nil // nothing is read past the caches
+		k.r.Live = nil // a live read would panic
 		k.reconcile("nhc")
 		return lists, gets
 	}
@@ -546,7 +544,7 @@ func fewReads(t *testing.T) {
 	}
 }
 
-// What cannot be asked is not "no": medik8s takes a cluster that it cannot ask for one that is not being upgraded.
+// If medik8s cannot read whether the cluster is being upgraded, it assumes that it is not.
 func unknownUpgrade(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	knows := k.r.Installed
@@ -568,7 +566,7 @@ func unknownUpgrade(t *testing.T) {
 	k.wants("it is not", "Reboot/b")
 }
 
-// Before the MachineHealthChecks were read, medik8s leaves every node alone that has the condition Terminating, and is disabled by none.
+// Until MachineHealthChecks are read, medik8s ignores all nodes with the condition Terminating, and no MachineHealthCheck disables it.
 func unreadConflict(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.installs("machinehealthchecks.machine.openshift.io")
@@ -585,7 +583,7 @@ func unreadConflict(t *testing.T) {
 	k.wants("there is none", "Reboot/b")
 }
 
-// installs makes kinds of OpenShift known to the controller, by their definitions.
+// installs installs CustomResourceDefinitions of OpenShift.
 func (k *fixture) installs(crds ...string) {
 	k.r.Installed = func(_ context.Context, crd string) (bool, error) { return slices.Contains(crds, crd), nil }
 }

@@ -34,7 +34,7 @@ func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
 	}
 	c := &ControlPlane{}
 	state.facts.ControlPlane = c
-	if orphans := r.searchedFor(); orphans != searched { // the end of the search enqueues the check
+	if orphans := r.searchedFor(); orphans != searched { // when the search ends it enqueues the check
 		c.Unread, c.Searching = OrphansUnsearched, orphans == searching
 		return
 	}
@@ -53,10 +53,10 @@ func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
 	}
 }
 
-// RBAC for the identity leases of API servers, which are where Kubernetes has them.
+// RBAC for the identity leases of API servers.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,roleName=kubemend-api-servers,verbs=list
 
-// observeServers reads when the API servers renewed their identity leases. Where that cannot be read the nodes decide alone.
+// observeServers reads when the API servers renewed their identity leases. If this fails, only the nodes say which members are alive.
 func (r *Reconciler) observeServers(ctx context.Context, state *observed) {
 	c := state.facts.ControlPlane
 	if controlplane.Majority(len(c.Members)) == 0 {
@@ -73,8 +73,8 @@ func (r *Reconciler) observeServers(ctx context.Context, state *observed) {
 	}
 }
 
-// readAll makes sure that the requests of all checks were read, not only those of the kinds that this check names: another one, or one that
-// is gone, may be remediating a node of the control plane. It returns the namespaces in which checks make requests, or made them.
+// readAll makes sure that the requests of all checks were read, not only of the kinds that this check names, because another check, or a
+// deleted one, may be remediating a control-plane node. It returns the namespaces of the templates and requests of all checks.
 func (r *Reconciler) readAll(ctx context.Context, state *observed) (map[string]bool, error) {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -89,7 +89,7 @@ func (r *Reconciler) readAll(ctx context.Context, state *observed) (map[string]b
 			}
 		}
 	}
-	for _, kind := range slices.Concat(r.Kinds.Unread(), r.Kinds.InUse()) { // also those that were found since the requests were read
+	for _, kind := range slices.Concat(r.Kinds.Unread(), r.Kinds.InUse()) { // also kinds that were found after the requests were read
 		if isRequest(kind) {
 			state.awaits(kind, state.read[kind.GroupKind()])
 		}
@@ -97,7 +97,8 @@ func (r *Reconciler) readAll(ctx context.Context, state *observed) (map[string]b
 	return namespaces, nil
 }
 
-// memberOf is the member of the control plane that obj is about, called name unless it is about the Machine of one; empty if it is none.
+// memberOf returns the control-plane member that the request obj is about; empty if it is about none. If a member's Machine owns obj, it is
+// that member, else the node called name.
 func memberOf(
 	obj *unstructured.Unstructured, name string, machines map[types.UID]*clusterv1.Machine, there map[string]*corev1.Node,
 ) string {
@@ -107,18 +108,18 @@ func memberOf(
 			name, member = machine.Status.NodeRef.Name, true
 		}
 	}
-	if name = namedAfter(obj, name, there); !member && !controlplane.IsMember(there[name]) { // a remediator may have taken the label off
+	if name = namedAfter(obj, name, there); !member && !controlplane.IsMember(there[name]) { // a remediator may have removed the label
 		return ""
 	}
 	return name
 }
 
-// observeMembers finds out which members of the control plane are being remediated, replaced or joining, and by what: requests of any
-// check, whatever its kind, and Machines of the same cluster.
+// observeMembers finds out which members of the control plane are being remediated, replaced or joining, from the requests of all checks
+// and the Machines of the cluster.
 //
-// A request about a Machine is about a member if that very Machine is one's, or if it is where a NodeHealthCheck has its templates and
-// names the node: its name is that of a Machine, of which any cluster may have one. Requests of other kinds count wherever they are:
-// their remediators go by the node that they name, or are named like, in all namespaces.
+// A request about a Machine counts if a member's Machine owns it, or if it is in a namespace of a NodeHealthCheck's templates and its
+// annotation names the node. Its own name is not enough, because Machines of other clusters may have the same name. Requests of other
+// kinds count in all namespaces, because their remediators find the node by annotation or name in all namespaces.
 func (r *Reconciler) observeMembers(ctx context.Context, state *observed, templates map[string]bool) error {
 	list := &corev1.NodeList{}
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -168,12 +169,12 @@ func (state *observed) member(node *corev1.Node) controlplane.Member {
 	return member
 }
 
-// uniqueSuffix ends a name of a request where there may be several for one node. (UniqueName; metadata.generateName)
+// uniqueSuffix is the end of a request's name if several requests for one node are possible. (UniqueName; metadata.generateName)
 var uniqueSuffix = regexp.MustCompile(`-([bcdfghjklmnpqrstvwxz2456789]{5}|[bcdfghjklmnpqrstvwxz2456789]{8})$`)
 
-// namedAfter is the node of a request that is called name: of one without its annotation the node that it is named after, if that is
-// there. A remediator, or a user, may have taken the annotation off. Taken for that of a node that is gone, the request would be
-// forgotten sooner than its node has to be waited for.
+// namedAfter returns the node of a request called name. If a remediator or a user has removed the annotation with the node, and the name
+// without its suffix is that of an existing node, it is that node. Otherwise the request would seem to be about a node that is gone, and
+// would stop blocking other members too early.
 func namedAfter(obj *unstructured.Unstructured, name string, there map[string]*corev1.Node) string {
 	after := uniqueSuffix.ReplaceAllString(name, "")
 	if there[name] == nil && there[after] != nil && nodeOf(obj) == "" {
@@ -182,7 +183,7 @@ func namedAfter(obj *unstructured.Unstructured, name string, there map[string]*c
 	return name
 }
 
-// nodeMeantBy is the node that obj is about, as far as that counts; templates are the namespaces of all checks' templates.
+// nodeMeantBy returns the node that the request obj is about, by the rules of observeMembers; templates are the namespaces of all checks.
 func nodeMeantBy(obj *unstructured.Unstructured, templates map[string]bool) string {
 	switch {
 	case !OfMachines(obj.GroupVersionKind()):
@@ -193,7 +194,7 @@ func nodeMeantBy(obj *unstructured.Unstructured, templates map[string]bool) stri
 	return ""
 }
 
-// confirmTurn makes sure that no other manager made a request for the control plane a moment ago which state does not show.
+// confirmTurn checks with live reads that no other manager has just created a request for the control plane that state does not show.
 func (r *Reconciler) confirmTurn(ctx context.Context, state *observed) (doubt string, err error) {
 	for _, kind := range r.requestKinds() {
 		list := &metav1.PartialObjectMetadataList{}
@@ -216,7 +217,7 @@ func (r *Reconciler) confirmTurn(ctx context.Context, state *observed) (doubt st
 	return "", nil
 }
 
-// observeMachines finds the Machines of the nodes that may be remediated, and the requests that have the names which theirs would have.
+// observeMachines reads the Machines of the nodes that may be remediated, and finds the requests that already have the name of a new one.
 func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 	for i := range state.facts.Nodes {
 		n := &state.facts.Nodes[i]
@@ -241,18 +242,18 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 	}
 }
 
-// observeOwners finds out which of the requests for a node that is gone are about a Machine that is there.
+// observeOwners sets MachineThere for the requests of a node that is gone.
 func (r *Reconciler) observeOwners(ctx context.Context, state *observed, n *Node) {
 	for j := range n.Requests {
 		there, err := r.ownerThere(ctx, n.Requests[j].Object)
 		if err != nil {
 			state.facts.Trouble = append(state.facts.Trouble, err)
 		}
-		n.Requests[j].MachineThere = there || err != nil // not known is no reason to end it
+		n.Requests[j].MachineThere = there || err != nil // if unknown, keep the request
 	}
 }
 
-// ownerThere reports whether the Machine of Cluster API that owns a request is there, and stays.
+// ownerThere reports whether the Machine of Cluster API that owns a request exists and is not being deleted.
 func (r *Reconciler) ownerThere(ctx context.Context, req *unstructured.Unstructured) (bool, error) {
 	owners, machine := remediationrequest.OwningMachines(req), &clusterv1.Machine{}
 	if len(owners) == 0 {
@@ -263,11 +264,11 @@ func (r *Reconciler) ownerThere(ctx context.Context, req *unstructured.Unstructu
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("read machine %s of %s %s: %w", key.Name, req.GetKind(), req.GetName(), err)
 	}
-	return machine.UID == owners[0].UID && machine.DeletionTimestamp.IsZero(), nil // one that is gone has no UID
+	return machine.UID == owners[0].UID && machine.DeletionTimestamp.IsZero(), nil // without a Machine its UID is empty
 }
 
-// observeMachine finds the Machine that a node names in its annotations, its Cluster and its MachineHealthCheck. Names can be the same in
-// two clusters, so the Machine has to name the node too.
+// observeMachine reads the Machine that a node's annotations name, its Cluster and its MachineHealthCheck. The Machine must name the node
+// too, because two clusters may use the same names.
 func (r *Reconciler) observeMachine(ctx context.Context, node *corev1.Node, m *Machine, now time.Time) error {
 	annotations := node.Annotations
 	key := client.ObjectKey{Namespace: annotations[clusterv1.ClusterNamespaceAnnotation], Name: annotations[clusterv1.MachineAnnotation]}
@@ -305,7 +306,8 @@ func (r *Reconciler) observeMachine(ctx context.Context, node *corev1.Node, m *M
 	return nil
 }
 
-// serviced reports whether firmware of the host of m is being written, once its update no longer holds by itself.
+// serviced reports whether the firmware of the host of m is being updated. It reads the host only if the in-place update alone no longer
+// blocks the remediation.
 func (r *Reconciler) serviced(ctx context.Context, m *Machine, now time.Time) bool {
 	if _, holds := m.updatingUntil(now); holds || health.Updating(m.Object) == nil {
 		return false
@@ -314,7 +316,7 @@ func (r *Reconciler) serviced(ctx context.Context, m *Machine, now time.Time) bo
 	return host != nil && host.Serviced
 }
 
-// memberMachines adds the control plane's Machines, and returns them by UID.
+// memberMachines adds the control-plane Machines to the members, and returns the Machines by UID.
 func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[types.UID]*clusterv1.Machine, error) {
 	known := slices.IndexFunc(state.facts.Nodes, func(n Node) bool { return n.Machine.There() })
 	if known < 0 {
@@ -323,7 +325,8 @@ func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[t
 	m := state.facts.Nodes[known].Machine.Object // all nodes belong to the same cluster
 	list := &clusterv1.MachineList{}
 	if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
+		client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName},
+		client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
 		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", m.Spec.ClusterName, err)
 	}
 	members := make(map[types.UID]*clusterv1.Machine, len(list.Items))

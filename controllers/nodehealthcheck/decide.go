@@ -14,10 +14,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// Decide returns the plan for f: the verdict on each node, what blocks its remediation, and what is done about its requests and its lease.
+// Decide returns the plan for f: the verdict on each node, what blocks its remediation, and what to do about its requests and its lease.
 //
-// What has begun is never blocked by what the population allows: requests end, time out and follow each other, leases are renewed. Only
-// what would add a node is.
+// The limits of the check block only remediations of further nodes. A remediation that has begun goes on: requests end, time out and follow
+// each other, and leases are renewed.
 func Decide(f Facts) Plan {
 	p := Plan{Decisions: make([]Decision, len(f.Nodes))}
 	d := &decider{f: &f, p: &p}
@@ -45,7 +45,7 @@ func Decide(f Facts) Plan {
 			p.Order = append(p.Order, i)
 		}
 	}
-	// Those come first for which something starts, and of these those that have been due for longest.
+	// Nodes for which a step starts come first, and among them the nodes that have been due for longest.
 	slices.SortStableFunc(p.Order, func(i, j int) int {
 		a, b := &p.Decisions[i], &p.Decisions[j]
 		return cmp.Or(cmp.Compare(min(b.Start, 0), min(a.Start, 0)), a.Verdict.OverdueSince(f.Now).Compare(b.Verdict.OverdueSince(f.Now)))
@@ -54,26 +54,24 @@ func Decide(f Facts) Plan {
 }
 
 type decider struct {
-	f     *Facts
-	p     *Plan
-	steps []escalation.Step
-	// settledAt is until when kubelets have had no time to report, zero if they have had; awaitsKubelets that a node may be unhealthy for
-	// that.
-	settled        time.Time
-	awaitsKubelets bool
-	// now is what blocks the nodes that are unhealthy, ahead what will block those that are not due yet, if nothing else changes.
-	now, ahead view
+	f              *Facts
+	p              *Plan
+	steps          []escalation.Step
+	settled        time.Time // until when kubelets have time to report; zero if that is over
+	awaitsKubelets bool      // nodes may be unhealthy only because their kubelets have not had that time
+	now            view      // the view for unhealthy nodes
+	ahead          view      // the view that pending nodes will have when they are due, if nothing else changes
 }
 
-// view is what a node is blocked by besides itself.
+// view has the facts outside a node that block its remediation.
 type view struct {
-	upgrading string // by what the cluster is being changed; empty if by nothing
-	upgraded  rule.Ref
-	first     int    // whose turn it is of the control plane's nodes, if that is known; -1 if none waits
-	etcd      Reason // why etcd cannot do without that one; empty if it can
+	upgrading string   // the upgrade of the cluster that goes on; empty if there is none
+	upgraded  rule.Ref // the object that says so
+	first     int      // index of the control-plane node that is first in the queue; -1 if none waits
+	etcd      Reason   // why etcd cannot do without that node; empty if it can
 }
 
-// members finds out which of the control plane's nodes goes first.
+// members finds out which control-plane node is first in the queue.
 func (d *decider) members() {
 	c := d.f.ControlPlane
 	if c == nil {
@@ -90,7 +88,7 @@ func (d *decider) members() {
 	}
 }
 
-// acts reports whether anything is done about the node, or reported.
+// acts reports whether there is anything to do or to report about the node.
 func (d *Decision) acts() bool {
 	requests := slices.ContainsFunc(d.Requests, func(r RequestState) bool { return r.End || r.Adopt || r.GiveUp || len(r.Note) > 0 })
 	reported := d.Verdict.State == health.Unhealthy && d.Blocker().Text != ""
@@ -102,7 +100,7 @@ func (d *decider) population() {
 	for i := range f.Nodes {
 		n, decision := &f.Nodes[i], &p.Decisions[i]
 		decision.InFlight = n.Remediated() || decision.Missing
-		// One that is gone counts while a remediation that may have taken it away goes on, or it is missing.
+		// A node that is gone counts while it is missing or a remediation goes on that may have deleted it.
 		goesOn := decision.Missing || len(n.Unseen) > 0 || slices.ContainsFunc(n.Requests, func(r Request) bool { return !r.Clings(f.Now) })
 		if !n.Selected && (n.Exists() || !goesOn) {
 			continue
@@ -121,7 +119,7 @@ func (d *decider) population() {
 		f.Disabled = Disabled{Reason: nhcv1.InvalidLimitReason, Message: err.Error()}
 	}
 	p.Disabled, p.Grant = f.Disabled, budget.Decide(p.Population, p.Limits)
-	// Nodes that are not due yet make no storm: they would in every rollout.
+	// Pending nodes alone make no storm, or there would be one in every rollout.
 	tooMany := p.Grant.ShortCircuited() && (f.Storm.Active || p.Population.Unhealthy > 0)
 	var cooldown *time.Duration // none
 	if f.Check.Spec.StormCooldownDuration != nil {
@@ -145,13 +143,13 @@ func (d *decider) classOf(i int) budget.Class {
 	return budget.Healthy
 }
 
-// settledAt is when kubelets have had time to report since the manager started, or the API server came back; zero if they have had it.
+// settledAt returns until when kubelets have time to report after the manager started or the API server came back; zero if that is over.
 func (d *decider) settledAt() time.Time {
 	f := d.f
 	since, allowed := f.Since, conditionOf(f.Check, nhcv1.RemediationAllowedCondition)
 	awaited := allowed != nil && allowed.Reason == nhcv1.KubeletsAwaitedReason
 	if awaited && !f.Now.Before(allowed.LastTransitionTime.Add(3*f.Grace)) {
-		since = time.Time{} // a manager that is started again and again before they had time would wait without end
+		since = time.Time{} // a manager that restarts again and again within f.Grace would otherwise wait forever
 	}
 	if n := len(f.Outages); n > 0 && f.Outages[n-1].To.After(since) {
 		since = f.Outages[n-1].To
@@ -159,7 +157,7 @@ func (d *decider) settledAt() time.Time {
 	return later(since.Add(f.Grace), f.Now)
 }
 
-// later is at if that is to come; else zero.
+// later returns at if it is after now; else zero.
 func later(at, now time.Time) time.Time {
 	if !now.Before(at) {
 		return time.Time{}
@@ -167,7 +165,7 @@ func later(at, now time.Time) time.Time {
 	return at
 }
 
-// Signals are the conditions of n that meet a rule, whatever their age; reported says that the node has a Ready condition.
+// Signals returns the conditions of n that match a rule, whatever their age; reported says that the node has a Ready condition.
 func (f *Facts) Signals(n *Node) (signals []health.Signal, reported bool) {
 	if n.Object == nil {
 		return nil, false
@@ -185,18 +183,18 @@ func (f *Facts) Signals(n *Node) (signals []health.Signal, reported bool) {
 	return signals, reported
 }
 
-// Concerns reports whether the node says anything that a healthy one does not. Only of such nodes Machines and requests of their names are
-// read.
+// Concerns reports whether a condition of the node matches a rule, or Ready is missing. The controller reads the Machine of a node, and the
+// requests with its name, only for such nodes.
 func (f *Facts) Concerns(n *Node) bool {
 	signals, reported := f.Signals(n)
 	return n.Exists() && (len(signals) > 0 || !reported)
 }
 
-// sees is what is seen of n now, after what was seen last.
+// sees returns what is seen of n now, where last was seen before.
 //
-// A node that has no Ready condition is taken as Ready=Unknown: since it was created, if this process was there then, else since that was
-// first seen. Somebody may have replaced the list of conditions, and the node be as healthy as before. The other conditions say nothing as
-// long as they are missing. (medik8s ignores such a node for ever.)
+// A node without a Ready condition counts as Ready=Unknown: since its creation, if this process ran then, else since that was first seen,
+// because a client may have replaced the list of conditions of a healthy node. Other missing conditions match no rule. (medik8s ignores a
+// node without Ready forever.)
 func (f *Facts) sees(n *Node, last health.Seen, blind bool) health.Seen {
 	signals, reported := f.Signals(n)
 	now, created := health.Seen{Object: n.ID(), At: f.Now, Signals: signals}, n.Object.CreationTimestamp.Time
@@ -210,11 +208,11 @@ func (f *Facts) sees(n *Node, last health.Seen, blind bool) health.Seen {
 	return last.Next(now, created, blind)
 }
 
-// again decides once more about the node at place i, as the API server has it now: nil if it is gone.
+// again repeats the decision about the node at index i with the live Node from the API server; nil if the Node is gone.
 func (f *Facts) again(i int, live *corev1.Node) Decision {
 	facts, n := *f, &f.Nodes[i]
 	if facts.Nodes = slices.Clone(f.Nodes); live != nil && string(live.UID) != n.ID() {
-		live = nil // it is another one
+		live = nil // another Node with the same name
 	}
 	facts.Nodes[i].Object = live
 	same := func(a, b health.Signal) bool {
@@ -227,7 +225,7 @@ func (f *Facts) again(i int, live *corev1.Node) Decision {
 	return Decide(facts).Decisions[i]
 }
 
-// unseenFor is how late a reconcile may be without a node having been healthy unseen.
+// unseenFor is how late a reconcile may be before a node may have been healthy unnoticed.
 const unseenFor = time.Minute
 
 func (d *decider) judge() {
@@ -253,22 +251,23 @@ func (d *decider) judge() {
 		}
 		seen := f.sees(n, last, blind)
 		next.Seen[n.ID()] = seen
-		// As long as a node is not being remediated its statuses count together. While it is, they do not: on its way back it is
-		// Unknown, then False, then True, and that must not make its remediation a failure. (Seed 002, "Special cases".)
+		// Different unhealthy statuses count together only as long as the node is not being remediated. A node that boots is Unknown, then
+		// False, then True, and that must not make its remediation fail. (Seed 002, "Special cases".)
 		if !n.Remediated() {
 			if streaks, seen.Signals = streaks.After(seen.Signals, f.Policy.Rules, blind, time.Time{}); streaks != nil {
 				next.Streaks[n.ID()] = streaks
 			}
 		}
 		decision.Verdict = health.Judge(health.Target{Node: health.NodePresent, NodeName: n.Name, Signals: seen.Signals}, f.Policy, f.Now)
-		if f.TerminatingLeft && n.terminating() { // it is no longer ours to say how it is: neither a reason to act, nor one to end what is done
+		if f.TerminatingLeft && n.terminating() { // a MachineHealthCheck of OpenShift handles the node: start nothing, and end nothing
 			decision.Left, decision.Verdict.State = true, health.Unknown
 		}
 		d.p.NextDeadline = health.Earliest(d.p.NextDeadline, decision.Verdict.Recheck)
 	}
 }
 
-// Release is the plan for a deleted check: its requests end, and then its leases. An uninstall does not wait for requests without end.
+// Release returns the plan for a deleted check: delete its requests, then its leases. While kubemend is being uninstalled, the leases are
+// deleted although remediators keep their requests for too long.
 func Release(f Facts, uninstalling bool) Plan {
 	p := Plan{Decisions: make([]Decision, len(f.Nodes)), Recheck: f.Recheck}
 	d := &decider{f: &f, p: &p}

@@ -29,14 +29,14 @@ func leaseFor(holder string, length, acquired, renewed time.Duration) *Lease {
 
 const bad, unknown, good = "False", "Unknown", "True"
 
-// ready is a node whose Ready condition has that status since then.
+// ready returns a node whose Ready condition has had the status since epoch+at.
 func ready(status string, at time.Duration) Node {
 	return Node{Object: &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionStatus(status), LastTransitionTime: metav1.NewTime(epoch.Add(at))},
 	}}}}
 }
 
-// of are the facts of a check of one template, without limits, with the given nodes: a, b, c and so on.
+// of returns the facts of a check with one template and without limits, for nodes named a, b, c and so on.
 func of(nodes ...Node) Facts {
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc"}}
 	check.Spec.RemediationTemplate = &corev1.ObjectReference{}
@@ -79,7 +79,7 @@ func templateOf(kind, namespace, name string, request schema.GroupVersionKind, t
 	return t
 }
 
-// steps are a check's escalation with five minutes for each step.
+// steps gives the check an escalation with a timeout of five minutes for each step.
 func steps(templates ...Template) func(*Facts) {
 	return func(f *Facts) {
 		f.Check.Spec.RemediationTemplate, f.Templates = nil, slices.Clone(templates)
@@ -89,7 +89,7 @@ func steps(templates ...Template) func(*Facts) {
 	}
 }
 
-// lost is a node whose kubelet has been silent for ten minutes.
+// lost returns a node that has been Ready=Unknown for ten minutes.
 func lost(changes ...func(*Node)) Node {
 	n := ready(unknown, -10*time.Minute)
 	n.Selected, n.Machine = true, &Machine{}
@@ -152,7 +152,7 @@ func requestOf(kind, name, uid string) *unstructured.Unstructured {
 	return obj
 }
 
-// asked is a node with a request that was made a minute ago.
+// asked adds a request that was created a minute ago.
 func asked(changes ...func(*Request)) func(*Node) {
 	return func(n *Node) {
 		r := Request{Object: requestOf("Reboot", "a", "r")}
@@ -164,7 +164,7 @@ func asked(changes ...func(*Request)) func(*Node) {
 	}
 }
 
-// stamped sets a moment in the metadata of a request, to the nanosecond.
+// stamped sets a time in the metadata of a request, to the nanosecond.
 func stamped(field string, ago time.Duration) func(*Request) {
 	return func(r *Request) {
 		r.Object.Object["metadata"].(map[string]any)[field] = epoch.Add(-ago).Format(time.RFC3339Nano)
@@ -179,7 +179,6 @@ func notedIn(key string, ago time.Duration) func(*Request) {
 	}
 }
 
-// says sets a condition of a request, as its remediator does.
 func says(kind string, status escalation.Status, ago time.Duration) func(*Request) {
 	return func(r *Request) {
 		texts := map[escalation.Status]string{escalation.Yes: "True", escalation.No: "False", escalation.Unsure: "Unknown"}
@@ -253,7 +252,7 @@ func delayedSince(ago time.Duration) func(*Request) {
 
 func notified(r *Request) { notedIn(nhcv1.TimedOutAnnotation, 0)(r) }
 
-// inStatus is a request that the status of the check lists, counted from that moment on.
+// inStatus adds the request to the check's status, where it started at epoch+counted.
 func inStatus(counted time.Duration) func(*Request) {
 	return func(r *Request) { r.Listed = &nhcv1.Remediation{Started: metav1.NewTime(epoch.Add(-counted))} }
 }
@@ -270,7 +269,6 @@ func pausedBy(who string) func(*Facts) {
 	return func(f *Facts) { f.Check.Spec.PauseRequests = []string{who} }
 }
 
-// limit is how many nodes may be unhealthy.
 func limit(maxUnhealthy string) func(*Facts) {
 	return func(f *Facts) {
 		f.Check.Spec.MinHealthy, f.Check.Spec.MaxUnhealthy = nil, new(intstr.Parse(maxUnhealthy))
@@ -281,7 +279,7 @@ func cooldown(d time.Duration) func(*Facts) {
 	return func(f *Facts) { f.Check.Spec.StormCooldownDuration = &metav1.Duration{Duration: d} }
 }
 
-// awaited are kubelets that have had no time to report.
+// awaited makes the manager start now, so that kubelets have had no time to report.
 func awaited(f *Facts) { f.Since, f.Grace = epoch, 50*time.Second }
 
 func storm(f *Facts) {
@@ -308,7 +306,7 @@ func ofPlane(n *Node) {
 	}
 }
 
-// leaving is a Node that is being deleted, and kept by a finalizer, for that long.
+// leaving makes a finalizer keep a Node that has been being deleted for d.
 func leaving(d time.Duration) func(*Node) {
 	return func(n *Node) {
 		n.Object.DeletionTimestamp, n.Object.Finalizers = &metav1.Time{Time: epoch.Add(-d)}, []string{"karpenter.sh/termination"}
@@ -317,15 +315,14 @@ func leaving(d time.Duration) func(*Node) {
 
 func leased(l *Lease) func(*Node) { return func(n *Node) { n.Lease = l } }
 
-// deleted are requests for the node that somebody has deleted, and that the status lists.
+// deleted adds requests that were deleted and are still in the check's status.
 func deleted(all ...Listed) func(*Node) { return func(n *Node) { n.Gone = append(n.Gone, all...) } }
 
-// deletedBefore is that its requests were deleted so often.
 func deletedBefore(times int) func(*Node) {
 	return func(n *Node) { n.Loop = repeats.Loop{Times: times} }
 }
 
-// was is a request on a step that was made that long ago, as the status lists it.
+// was returns the status entry of a request on a step.
 func was(step int, ago time.Duration) Listed {
 	return Listed{Step: step, Remediation: nhcv1.Remediation{Started: metav1.NewTime(epoch.Add(-ago))}}
 }
@@ -335,16 +332,16 @@ func givenUp(l Listed) Listed {
 	return l
 }
 
-// unseen is a request for the node that cannot be read now.
+// unseen adds a request that cannot be read.
 func unseen(n *Node) { n.Unseen = append(n.Unseen, was(0, time.Minute)) }
 
-// orphaned is a request for the node of a check of the same name that was deleted.
+// orphaned adds a request of a deleted check of the same name.
 func orphaned(n *Node) {
 	theirs := []*unstructured.Unstructured{requestOf("Reboot", "theirs", "f")}
 	n.Orphaned, n.Others = theirs, theirs
 }
 
-// listed says since when the status of the check says that the node is healthy, or gone.
+// statusLists sets since when the node is healthy or gone according to the check's status.
 func statusLists(healthySince time.Time) func(*Node) {
 	return func(n *Node) {
 		n.Listed = &nhcv1.UnhealthyNode{}
@@ -354,7 +351,7 @@ func statusLists(healthySince time.Time) func(*Node) {
 	}
 }
 
-// listedDelayed says the same, and that the end of the requests is delayed.
+// listedDelayed does the same, and says that the healthy delay goes on.
 func listedDelayed(healthySince time.Time) func(*Node) {
 	return func(n *Node) {
 		statusLists(healthySince)(n)
@@ -362,7 +359,6 @@ func listedDelayed(healthySince time.Time) func(*Node) {
 	}
 }
 
-// seen is a member of the control plane whose node is ready, or silent.
 func seen(name string, ready bool) controlplane.Member {
 	m := controlplane.Member{Name: name, Node: controlplane.Silent}
 	if ready {
@@ -371,7 +367,7 @@ func seen(name string, ready bool) controlplane.Member {
 	return m
 }
 
-// reboots are requests for nodes of the control plane, which are there and not ready.
+// reboots adds requests for control-plane nodes that exist and are not ready.
 func reboots(names ...string) func(*ControlPlane) {
 	return func(c *ControlPlane) {
 		for _, name := range names {

@@ -19,10 +19,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// before is a decision that was made an hour ago.
+// before says that the last decision was made an hour ago.
 func before(f *Facts) { f.Memory.Decided = epoch.Add(-time.Hour) }
 
-// Time in which no remediator could work is not counted: the API server was out of reach, or no manager ran to renew the lease.
+// Outages of the API server, and time without a manager that renews the lease, do not count for the timeout.
 func TestFromWhenOnTheTimeOfARequestCounts(t *testing.T) {
 	const minute = time.Minute
 	outage := func(from, to time.Duration) func(*Facts) {
@@ -33,7 +33,7 @@ func TestFromWhenOnTheTimeOfARequestCounts(t *testing.T) {
 		return func(f *Facts) { f.Memory.Requests = map[string]RequestMemory{"r": {Started: epoch.Add(-counted)}} }
 	}
 	renewed := func(ago time.Duration) func(*Node) { return leased(leaseFor(us, 6*minute, time.Hour, ago)) }
-	const late = 2*minute + 35*time.Second // half of five minutes, and what a reconcile may take
+	const late = 2*minute + 35*time.Second // half of five minutes, and restartSlack
 	ten := startedBefore(10 * minute)
 	for name, tc := range map[string]struct {
 		given Facts
@@ -77,7 +77,7 @@ func TestFromWhenOnTheTimeOfARequestCounts(t *testing.T) {
 	}
 }
 
-// The next decision knows of what there is still, and of nothing else.
+// The memory has only nodes and requests that still exist or are in the check's status.
 func TestWhatIsRemembered(t *testing.T) {
 	f := of(lost(asked()), lost()).with(func(f *Facts) {
 		known := RequestMemory{Started: epoch, Flagged: true, Unpatchable: true}
@@ -100,7 +100,7 @@ func TestWhatIsRemembered(t *testing.T) {
 	must.Equal(t, want, got, "remembered")
 }
 
-// A condition that turns from one status to another counts on, unless it may have been healthy in between and this was not seen.
+// Different unhealthy statuses of a condition count together, unless it may have been healthy in between unnoticed.
 func TestTurnsOfAConditionAreRemembered(t *testing.T) {
 	const minute = time.Minute
 	silentMember := health.Rule{Source: health.OnNode, Type: "Ready", Status: unknown, For: 5 * minute}
@@ -114,7 +114,7 @@ func TestTurnsOfAConditionAreRemembered(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first, then turn
 		resync      time.Duration
-		want        time.Duration // until it is unhealthy, from the first moment on
+		want        time.Duration // from epoch until the node is unhealthy
 	}{
 		"a turn": {turn{unknown, 4 * minute, 0, nil}, turn{bad, 0, minute, nil}, 0, minute},
 		"one that was seen a resync and a minute later": {turn{unknown, 4 * minute, 0, nil}, turn{bad, 0, 11 * minute, nil}, 10 * minute, minute},
@@ -143,7 +143,7 @@ func TestTurnsOfAConditionAreRemembered(t *testing.T) {
 	}
 }
 
-// A step that cannot be requested is given up when its time is over, counted from the first try.
+// A step whose request is refused is given up after its timeout, which begins with the first attempt.
 func TestTheStepAfterOneThatCannotBeRequested(t *testing.T) {
 	two := steps(reboot(0), host2())
 	refusals := func(a Refusal, more ...Refusal) func(*Facts) {
@@ -198,19 +198,19 @@ func TestTheStepAfterOneThatCannotBeRequested(t *testing.T) {
 	}
 }
 
-// host2 is a template of another kind of requests than reboot.
+// host2 returns a template for another kind of requests than reboot.
 func host2() Template {
 	t := reboot(0)
 	t.Name, t.Request.Kind = "replace", "Replace"
 	return t
 }
 
-// A node that is healthy for less than a minute, and for less than its rule lasts, goes on with the step that it was on.
+// If a node is healthy for less than a minute, and less than the timeout of its rule, its escalation goes on with the same step.
 func TestTheStepAfterAShortRecovery(t *testing.T) {
 	for name, tc := range map[string]struct {
 		step          int
-		kept, healthy time.Duration // for how long its request is there
-		want, counted int           // the step that starts, and how many requests of before count for the node
+		kept, healthy time.Duration // how long the request exists, and how long the node is healthy
+		want, counted int           // the step that starts, and how many earlier requests count
 	}{
 		"a recovery of less than a minute":             {1, time.Second, 59 * time.Second, 1, 1},
 		"one on the first step":                        {0, time.Second, 59 * time.Second, 0, 1},
@@ -281,8 +281,7 @@ func TestWhatTheLimitsCount(t *testing.T) {
 	}
 }
 
-// A node that a remediation took away is missing until there is another one for it: else each replacement would lower the number of which
-// the next ones may take their share.
+// A node that a remediation deleted is missing until it is replaced: otherwise each replacement would lower the total for the limits.
 func TestWhichNodesAreMissing(t *testing.T) {
 	const minute = time.Minute
 	at := func(ago time.Duration) time.Time { return epoch.Add(-ago) }
@@ -296,7 +295,7 @@ func TestWhichNodesAreMissing(t *testing.T) {
 	reports := func(change func(*Request)) Node { return gone(asked(change)) }
 	for name, tc := range map[string]struct {
 		given Facts
-		want  map[string]time.Time // which are missing, since when
+		want  map[string]time.Time // MissedSince of the missing nodes
 	}{
 		"none, as none is gone":                          {of(healthy(), lost()), nil},
 		"one that is gone while its request was there":   {of(away(10 * minute)), map[string]time.Time{"a": at(10 * minute)}},
@@ -355,7 +354,7 @@ func TestWhichNodesAreMissing(t *testing.T) {
 	}
 }
 
-// Nodes that are not due yet make no storm, or each rollout would; where there is one they prolong it.
+// Pending nodes alone make no storm, or there would be one in every rollout. But they prolong a storm.
 func TestWhatAStormIs(t *testing.T) {
 	cooldown := cooldown(time.Hour)
 	active := func(f *Facts) { f.Storm.Active = true }
@@ -383,7 +382,7 @@ func TestWhatAStormIs(t *testing.T) {
 	}
 }
 
-// After a start, and after the API server was out of reach, it is not known which kubelets are silent.
+// After a start or an outage of the API server, nodes may be NotReady only because their kubelets could not report.
 func TestForHowLongKubeletsAreAwaited(t *testing.T) {
 	const grace = 50 * time.Second
 	at := func(ago time.Duration) time.Time { return epoch.Add(-ago) }

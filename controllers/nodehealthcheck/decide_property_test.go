@@ -19,7 +19,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// someFacts are random facts of a check, of whose nodes some belong to the control plane.
+// someFacts returns random facts. Some of the nodes belong to the control plane.
 func someFacts(t *rapid.T) Facts {
 	yes := func(of int, name string) bool { return rapid.IntRange(1, of).Draw(t, name) == 1 }
 	some := func(of int) time.Duration {
@@ -124,7 +124,6 @@ func someFacts(t *rapid.T) Facts {
 	return f
 }
 
-// holds checks a rule for the plans of many facts.
 func holds(t *testing.T, rule func(*rapid.T, *Facts, *Plan)) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
@@ -134,7 +133,7 @@ func holds(t *testing.T, rule func(*rapid.T, *Facts, *Plan)) {
 	})
 }
 
-// begins reports whether a remediation of the node begins: it starts, and there is no request that is there for good.
+// begins reports whether a remediation of the node begins: a step starts, and all existing requests are being deleted.
 func begins(n *Node, d *Decision) bool {
 	for i := range n.Requests {
 		if !d.Requests[i].Over {
@@ -161,7 +160,7 @@ func TestARemediationStartsExactlyIfThereAreNoBlockers(t *testing.T) {
 	})
 }
 
-// Whatever the facts are, nothing starts for a node that is healthy, may be, or is another one's.
+// Nothing starts for a node that is or may be healthy, or that is left to another controller.
 func TestNothingStartsThatMustNot(t *testing.T) {
 	holds(t, func(t *rapid.T, f *Facts, p *Plan) {
 		for i := range p.Decisions {
@@ -184,7 +183,7 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 	})
 }
 
-// While something begins no more nodes are unhealthy than may be, as counted here.
+// A remediation begins only while no more nodes are unhealthy than the limit allows.
 func TestNothingBeginsAboveTheLimit(t *testing.T) {
 	holds(t, func(t *rapid.T, f *Facts, p *Plan) {
 		total, unhealthy := 0, 0
@@ -207,7 +206,6 @@ func TestNothingBeginsAboveTheLimit(t *testing.T) {
 	})
 }
 
-// Of the control plane's nodes one is remediated at a time.
 func TestNeverTwoNodesOfTheControlPlane(t *testing.T) {
 	holds(t, func(t *rapid.T, f *Facts, p *Plan) {
 		beginning, busy := 0, 0
@@ -227,7 +225,7 @@ func TestNeverTwoNodesOfTheControlPlane(t *testing.T) {
 	})
 }
 
-// What was begun ends when the node is healthy, whatever blocks what is new.
+// Requests of a healthy node end, whatever blocks new remediations.
 func TestWhatHasBegunEndsWhenTheNodeIsHealthy(t *testing.T) {
 	holds(t, func(t *rapid.T, f *Facts, p *Plan) {
 		for i := range f.Nodes {
@@ -248,7 +246,7 @@ func TestWhatHasBegunEndsWhenTheNodeIsHealthy(t *testing.T) {
 	})
 }
 
-// What time alone changes is looked at again by then, and not in the past.
+// If time changes the plan, Recheck is not later than this change, and is in the future.
 func TestWhatIsWaitedForIsLookedAtAgain(t *testing.T) {
 	holds(t, func(t *rapid.T, f *Facts, p *Plan) {
 		by := func(what string, n *Node, at time.Time) {
@@ -276,7 +274,7 @@ func TestWhatIsWaitedForIsLookedAtAgain(t *testing.T) {
 	})
 }
 
-// Decisions are made once: what is decided of the same facts is the same, and the facts stay as they are.
+// Decide returns the same plan for the same facts, and does not change the facts.
 func TestADecisionLeavesItsFactsAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := someFacts(t)
@@ -291,7 +289,7 @@ func TestADecisionLeavesItsFactsAlone(t *testing.T) {
 	})
 }
 
-// The next reconcile of the same facts, with what was remembered, decides the same: nothing depends on how often it is reconciled.
+// A second reconcile with the memory of the first one decides the same: the number of reconciles does not matter.
 func TestWhatIsRememberedChangesNoDecisionOfTheSameFacts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := someFacts(t)
@@ -306,7 +304,6 @@ func TestWhatIsRememberedChangesNoDecisionOfTheSameFacts(t *testing.T) {
 	})
 }
 
-// printed is everything that v says to others.
 func encoded(t must.T, v any) string {
 	text, err := json.Marshal(v)
 	must.Do(t, err)

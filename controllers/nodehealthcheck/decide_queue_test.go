@@ -14,7 +14,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
 
-// plane is a control plane of five members, of which those with these letters are not ready.
+// plane adds a control plane of five members; the members with the given letters are not ready.
 func plane(silentMember string, changes ...func(*ControlPlane)) func(*Facts) {
 	return func(f *Facts) {
 		f.ControlPlane = &ControlPlane{}
@@ -27,7 +27,7 @@ func plane(silentMember string, changes ...func(*ControlPlane)) func(*Facts) {
 	}
 }
 
-// etcd is an etcd that allows no disruption, with a guard that is ready on each of these nodes.
+// etcd adds OpenShift's etcd, which allows no disruption, with a ready guard pod on each of the given nodes.
 func etcd(guarded string) func(*ControlPlane) {
 	return func(c *ControlPlane) {
 		c.Etcd = Etcd{There: true, Budgets: 1, Budget: "etcd", Guards: map[string]string{}}
@@ -53,7 +53,7 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		given Facts
-		want  string // what blocks each node; a node that is not blocked starts
+		want  string // the blockers of each node; a node without blockers starts
 	}{
 		"of two that are silent that which has been due for longest": {of(due(10), due(20)).with(plane("ab")), "NotFirstInQueue b; "},
 		"wherever it comes in the order of their names":              {of(due(20), due(10)).with(plane("ab")), "; NotFirstInQueue a"},
@@ -123,7 +123,7 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 	}
 }
 
-// Nothing tells when the others are back, so a node of the control plane that waits for them is looked at again after a minute.
+// No event shows when other members are back, so a control-plane node that waits for them is checked again after a minute.
 func TestANodeThatWaitsForTheControlPlaneIsLookedAtAgain(t *testing.T) {
 	for name, f := range map[string]Facts{
 		"it is not first":         of(lost(ofPlane), lost(ofPlane, since(time.Hour))).with(plane("ab")),
@@ -140,7 +140,7 @@ func TestANodeThatWaitsForTheControlPlaneIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// The rule itself has its table in package controlplane.
+// Package controlplane has the table for the rule itself.
 func TestWhoMayBeDisrupted(t *testing.T) {
 	gone := func(c *ControlPlane) {
 		c.addRequest(&Request{Object: requestOf("Reboot", "m9", "m9")}, "m9", nil, epoch, epoch)
@@ -157,7 +157,7 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 		return func(c *ControlPlane) { c.addMachine(&m) }
 	}
 	for name, tc := range map[string]struct {
-		ready string // of which members the node is ready, in the order of their names: m0, m1, ...
+		ready string // y or n for each member m0, m1, ...: whether its node is ready
 		of    func(*ControlPlane)
 		want  string // what blocks m0
 	}{
@@ -190,7 +190,7 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			controlPlane := &ControlPlane{}
-			for i := len(tc.ready) - 1; i >= 0; i-- { // m0 is not the first one that is read
+			for i := len(tc.ready) - 1; i >= 0; i-- { // m0 is last in the list
 				controlPlane.Members = append(controlPlane.Members, seen(fmt.Sprintf("m%d", i), tc.ready[i] == 'y'))
 			}
 			if tc.of != nil {

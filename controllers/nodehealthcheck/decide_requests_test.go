@@ -128,7 +128,7 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 	}
 }
 
-// which are the places of the requests about which that is decided.
+// which returns the indexes of the requests for which decided is true.
 func which(d *Decision, decided func(RequestState) bool) []int {
 	var places []int
 	for j := range d.Requests {
@@ -139,7 +139,7 @@ func which(d *Decision, decided func(RequestState) bool) []int {
 	return places
 }
 
-// ladder are templates named A, B and so on, with a timeout of five minutes each.
+// ladderOf returns facts with templates of these names, with a timeout of five minutes each.
 func ladderOf(names ...string) *Facts {
 	f := of()
 	var templates []Template
@@ -150,7 +150,6 @@ func ladderOf(names ...string) *Facts {
 	return &f
 }
 
-// The texts themselves are a table beside the code.
 func TestTheAnswerOfAnEscalation(t *testing.T) {
 	two, single := ladderOf("A", "B"), ladderOf("A")
 	single.Check.Spec.RemediationTemplate = &corev1.ObjectReference{}
@@ -221,7 +220,7 @@ func TestTheTermOfALeaseIsThatOfItsStep(t *testing.T) {
 	for step, want := range map[int]Term{
 		-1: {Length: defaultTerm},
 		0:  {Length: 3 * time.Minute, Overdue: 9 * time.Minute},
-		1:  {Length: 20 * time.Minute, Overdue: 63 * time.Minute}, // W2: of two templates of a kind, each has its own
+		1:  {Length: 20 * time.Minute, Overdue: 63 * time.Minute}, // W2: two templates of a kind have different timeouts
 		2:  {Length: time.Minute, Overdue: 26 * time.Minute},
 		3:  {Length: defaultTerm},
 	} {
@@ -236,12 +235,11 @@ func TestALeaseOfAnyTimeoutIsOne(t *testing.T) {
 	must.Is(t, 6*60, (Term{Length: 5 * time.Minute}).Seconds(), "a step of five minutes has a minute more: seconds are")
 }
 
-// Leases of nodes, as Decide has them taken, kept and given back.
 func TestTheLeaseOfANode(t *testing.T) {
 	const minute = time.Minute
 	two := steps(reboot(0), reboot(0))
 	step, single := Term{Length: 5 * minute}, Term{Length: defaultTerm}
-	last := Term{Length: 5 * minute, Overdue: 20 * minute} // three times the last timeout, and the one before it
+	last := Term{Length: 5 * minute, Overdue: 20 * minute} // three times the last timeout, plus the timeout before
 	ours := func(length, acquired time.Duration) func(*Node) { return leased(leaseFor(us, length, acquired, 0)) }
 	longest := func(f *Facts) { f.Templates[1].Step.Timeout.Duration = 20 * minute }
 	stopped := func(ago time.Duration) func(*Request) {

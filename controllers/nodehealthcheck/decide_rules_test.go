@@ -170,7 +170,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 	}
 }
 
-// worded expects that a blocker which is no silent one has words, without a full stop at their end.
+// worded expects that a blocker has texts, unless its rule has no message, and that they do not end with a full stop.
 func worded(t *testing.T, b Blocker) {
 	t.Helper()
 	if strings.HasSuffix(b.Text+b.Fix, ".") || strings.HasSuffix(b.EndsWhen, ".") {
@@ -178,8 +178,8 @@ func worded(t *testing.T, b Blocker) {
 	}
 }
 
-// A template whose requests are about Machines helps a node that is a Machine's in its namespace: one of Cluster API's, or, if OpenShift's
-// remediator may serve it, one of OpenShift's.
+// A template for requests about Machines can be used for a node with a Machine in its namespace: a Machine of Cluster API or, if
+// OpenShift's own operator may serve the kind, of OpenShift.
 func TestWhichNodeATemplateOfMachinesCanBeAbout(t *testing.T) {
 	openshift := func(namespace string) func(*Node) {
 		return annotated(nhcv1.OpenShiftMachineAnnotation, namespace+"/m")
@@ -222,7 +222,7 @@ func TestWhichNodeATemplateOfMachinesCanBeAbout(t *testing.T) {
 	}
 }
 
-// A request has one owner at most that is a Machine: that of Cluster API, or else that of OpenShift.
+// At most one Machine owns a request: that of Cluster API, or else that of OpenShift.
 func TestWhichMachineOwnsARequest(t *testing.T) {
 	openshift := annotated(nhcv1.OpenShiftMachineAnnotation, "metal/m")
 	here := machine(in("metal"))

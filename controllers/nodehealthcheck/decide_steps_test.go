@@ -14,11 +14,11 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// A step that cannot be about the node is passed over, if another one can be.
+// A step that cannot be used for the node is passed over if another step can.
 func TestWhichStepStarts(t *testing.T) {
 	type starts struct {
 		Step       int  // -1: none
-		PassedOver bool // a step that comes before
+		PassedOver bool // an earlier step was passed over
 		Blockers   []Reason
 	}
 	host, two := hostTemplate(), steps(reboot(0), reboot(0))
@@ -109,7 +109,7 @@ func TestWhichStepWouldStart(t *testing.T) {
 	}
 }
 
-// would is the step that starts when nothing blocks it any more, or why none does.
+// would is Would and Nothing of a decision.
 type would struct {
 	Step int
 	Why  Reason
@@ -172,8 +172,7 @@ func TestWhatHappensNext(t *testing.T) {
 	}
 }
 
-// A step that was taken is not taken again because its request was deleted, what was deleted is not made again at once, and not with all
-// the time of the step.
+// The escalation needs them so that a deleted request is not created again at once, or with its full timeout, or on an earlier step.
 func TestWhichRequestsThatAreGoneAreRemembered(t *testing.T) {
 	gaveUp := func(step int, ago time.Duration) Listed { return givenUp(was(step, ago)) }
 	two := steps(reboot(0), reboot(0))

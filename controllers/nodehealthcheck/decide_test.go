@@ -23,7 +23,7 @@ func TestTheNodesForWhichARemediationStartsComeFirst(t *testing.T) {
 	}
 }
 
-// What is done about a node is carried out only if the node is in the order.
+// A decision about a node is carried out only if the node is in Plan.Order.
 func TestWhateverIsDoneAboutANodeIsCarriedOut(t *testing.T) {
 	about := func(state RequestState) Decision { return Decision{Requests: []RequestState{{}, state}} }
 	for name, d := range map[string]Decision{
@@ -77,7 +77,7 @@ func TestWhatTheAPIServerMustConfirm(t *testing.T) {
 	}
 }
 
-// What is remembered is the plan's own: to change it changes no facts.
+// A change of the plan's memory does not change the facts.
 func TestADecisionKeepsNothingOfItsFacts(t *testing.T) {
 	f := of(lost(asked(failed)), healthy(asked(deleting(0)))).with(steps(reboot(0), reboot(0)))
 	f.Memory = Decide(f).Memory
@@ -89,7 +89,7 @@ func TestADecisionKeepsNothingOfItsFacts(t *testing.T) {
 	}
 }
 
-// The Machines of a node, and requests of their names, are read only if something may be decided by them.
+// Only for these nodes, Machines and the requests with their names are read.
 func TestWhichNodesConcern(t *testing.T) {
 	for name, tc := range map[string]struct {
 		node Node
@@ -153,7 +153,7 @@ func TestConditionsOfANode(t *testing.T) {
 	}
 }
 
-// What a deleted check has begun ends: its requests first, and the lease on a node when the last of them is gone.
+// The requests of a deleted check are deleted first, and the lease on a node after the last of its requests is gone.
 func TestWhatADeletedCheckReleases(t *testing.T) {
 	type released struct {
 		End   []int
@@ -209,8 +209,8 @@ func TestWhatADeletedCheckReleases(t *testing.T) {
 	})
 }
 
-// dueOf plays the statuses of a node's Ready condition, one after the other, each seen when it turned, and returns when it is unhealthy
-// after the last one; -1 if it is not on its way there.
+// dueOf decides once for each of the played statuses of a node's Ready condition, at its transition. It returns when the node will be
+// unhealthy after the last one; -1 if it will not.
 func dueOf(rules []health.Rule, played ...Node) time.Duration {
 	f := of(healthy()).with(func(f *Facts) { f.Policy.Rules = rules })
 	var p Plan
@@ -268,7 +268,7 @@ func TestStatusesOfAConditionCountTogether(t *testing.T) {
 	}
 }
 
-// What a condition says of its own age counts if nothing contradicts it that was seen.
+// The lastTransitionTime of a condition counts unless it contradicts what was seen.
 func TestANodeIsJudgedByWhatWasSeenOfIt(t *testing.T) {
 	const m = time.Minute
 	old, missing, made := ready(unknown, -10*m), healthy(silentMember, created(epoch.Add(-2*m))), ready(unknown, -10*m)
@@ -290,7 +290,7 @@ func TestANodeIsJudgedByWhatWasSeenOfIt(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		given Facts
-		want  time.Duration // until it is unhealthy
+		want  time.Duration // until the node is unhealthy
 	}{
 		"its stamp counts at the first look":                          {of(old), -5 * m},
 		"unless it is older than the node":                            {of(made), 5 * m},
@@ -308,7 +308,7 @@ func TestANodeIsJudgedByWhatWasSeenOfIt(t *testing.T) {
 	}
 }
 
-// Nothing else would ever show that a check can never act as it is written. (medik8s says nothing)
+// Nothing else would show that a check can never act as it is written. (medik8s shows nothing.)
 func TestACheckThatCanNeverActSaysSo(t *testing.T) {
 	noSuchStatus := func(f *Facts) { f.Check.Spec.UnhealthyConditions[0].Status = "unknown" }
 	applied := func(f *Facts) {

@@ -14,9 +14,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// What is decided where the next step cannot be about the node: its requests are about Machines, and the node is none's where they would
-// be. Such a step is passed over: waiting for it would be waiting without end, with a step left that could help. A check that has no
-// other one says why nothing is done.
+// Reasons of decisions if a step cannot be used for the node, because its requests are about Machines and there is no Machine of the node
+// in their namespace. Such a step is passed over, since waiting for it would never end. If no step can be used, the check reports why.
 const (
 	passedOver = "StepPassedOver"
 	noneFits   = "NoStepFits"
@@ -34,8 +33,8 @@ func (d *decider) escalationOf(n *Node, requests []escalation.Request) escalatio
 	return answer
 }
 
-// suitable is the first step from step on that can be about n; behind the last one if none can. Before the Machine of n was looked for
-// each can, as far as is known.
+// suitable returns the first step from step on that can be used for n; len(d.f.Templates) if there is none. If the Machine of n was not
+// read, every step counts as usable.
 func (d *decider) suitable(n *Node, step int) int {
 	for ; step < len(d.f.Templates); step++ {
 		if reason, _ := d.f.Templates[step].Unsuitable(n); reason == "" || n.Machine == nil || n.Machine.Unread {
@@ -45,7 +44,7 @@ func (d *decider) suitable(n *Node, step int) int {
 	return len(d.f.Templates)
 }
 
-// escalated are the requests for the present failure of the node as the escalation sees them.
+// escalated returns the requests for the present failure of the node, converted for the escalation.
 func (c *Case) escalated() []escalation.Request {
 	var requests []escalation.Request
 	for j := range c.n.Requests {
@@ -75,7 +74,7 @@ func (c *Case) escalated() []escalation.Request {
 	return requests
 }
 
-// escalate is what the escalation decides about the node, after what has had its chance was given up; gaveUp is zero if nothing was.
+// escalate returns the step that is given up now (zero if none is), and what the escalation decides after that.
 func (c *Case) escalate() (gaveUp, answer escalation.Decision) {
 	requests := c.escalated()
 	answer = c.escalationOf(c.n, requests)
@@ -90,7 +89,7 @@ func (c *Case) escalate() (gaveUp, answer escalation.Decision) {
 	return answer, c.escalationOf(c.n, requests)
 }
 
-// expires is when the time of the step is over that is waited for, and what happens then.
+// expires returns when the timeout of the current step expires, and what happens then.
 func (c *Case) expires(answer escalation.Decision) rule.Step {
 	if answer.Do != escalation.Wait || answer.Recheck.IsZero() {
 		return rule.Step{At: answer.Recheck}
@@ -103,7 +102,7 @@ func (c *Case) expires(answer escalation.Decision) rule.Step {
 	return rule.Step{At: answer.Recheck, Reason: StepExpires, Text: text}
 }
 
-// would is the step that starts once nothing blocks it and nothing is waited for; -1 if none does, and why.
+// would returns the step that starts once nothing blocks it and the current step has ended; -1 and a reason if there is none.
 func (c *Case) would() (int, Reason) {
 	switch {
 	case !c.n.Exists():
@@ -112,7 +111,7 @@ func (c *Case) would() (int, Reason) {
 		return -1, NoTemplate
 	case !c.n.Selected && !c.n.Remediated():
 		return -1, NotSelected
-	case c.Verdict.State == health.Healthy, c.ends(): // the next failure begins with the first step
+	case c.Verdict.State == health.Healthy, c.ends(): // the next failure starts with the first step
 		return 0, ""
 	}
 	_, next := c.escalate()
@@ -121,7 +120,7 @@ func (c *Case) would() (int, Reason) {
 	case next.Do == escalation.Exhausted:
 		return -1, NoTemplateLeft
 	case next.Do != escalation.Start && next.Reason != escalation.AwaitingDeletion:
-		step = c.suitable(c.n, step+1) // that one is waited for
+		step = c.suitable(c.n, step+1) // the escalation waits for the current step
 	}
 	if step >= len(c.f.Templates) || len(c.f.Templates) > 1 && c.suitable(c.n, step) > step {
 		return -1, NoneFollows
@@ -129,7 +128,7 @@ func (c *Case) would() (int, Reason) {
 	return step, ""
 }
 
-// Action is what is done about a node next, as a clause, once nothing blocks it and nothing is waited for.
+// Action says what kubemend does next about a node, as a clause, once nothing blocks it and the current step has ended.
 func (d *Decision) Action(f *Facts) string {
 	switch {
 	case d.Would >= 0:
@@ -144,7 +143,7 @@ func (d *Decision) Action(f *Facts) string {
 	}[d.Nothing]
 }
 
-// resumed ends a healthy delay: the node is not healthy.
+// resumed ends the healthy delay, because the node is not healthy.
 func (c *Case) resumed() {
 	for j := range c.n.Requests {
 		r := &c.n.Requests[j]
@@ -154,35 +153,35 @@ func (c *Case) resumed() {
 	}
 }
 
-// ends reports whether a request of the node is over.
+// ends reports whether a request of the node is to be deleted.
 func (d *Decision) ends() bool {
 	return slices.ContainsFunc(d.Requests, func(r RequestState) bool { return r.End })
 }
 
-// repeats reports whether a request is one of a single remediation that had succeeded when the node, which the status says was healthy
-// then, failed again. No step follows that could help, so it ends and the node begins anew.
+// repeats reports whether the node has failed again after the only remediation succeeded and the node was healthy according to the check's
+// status. No other step can help, so the request is deleted and created again.
 //
-// That a condition has turned says nothing of that: a node that boots is False, Unknown and False again, and what is remediated once more
-// because of it loses its power in the middle of the boot, without end. (NodeHealthCheck issue 274.)
+// A changed condition alone is no new failure: a node that boots is False, Unknown and False again. A new request for each change would
+// interrupt the boot forever. (NodeHealthCheck issue 274.)
 func (d *Decision) repeats(f *Facts, n *Node, j int) bool {
 	r := &n.Requests[j]
 	had := n.delayed() && r.succeeded() == escalation.Yes && r.Deleting().IsZero()
 	return had && f.Single() && n.Exists() && d.Verdict.State != health.Healthy
 }
 
-// refusedFor is how long a node whose request was refused lets the others go first: as long as what goes on failing is tried again.
+// refusedFor is how long a node whose request was refused lets other nodes go first.
 const refusedFor = time.Minute
 
-// Refusal is that no request could be made for a node.
+// Refusal says that no request could be created for a node.
 type Refusal struct {
-	// Step is the step whose request was tried since First; First is zero if something before the request failed, such as the lease.
+	// Step is the step whose request was refused since First. First is zero if an earlier write failed, such as that of the lease.
 	Step        int
 	First, Last time.Time
-	// Unanswered says that the API server did not say no. The webhook of the requests may be down, for all nodes alike.
+	// Unanswered says that the API server gave no answer, for example because a webhook for the requests is down, which affects all nodes.
 	Unanswered bool
 }
 
-// Again is r after no request could be made on step at now. Tried says that it was the request that failed.
+// Again returns r after no request could be created on step at now. Tried says that the request itself failed.
 func (r Refusal) Again(step int, tried, unanswered bool, now time.Time) Refusal {
 	if tried && (r.First.IsZero() || r.Step != step) {
 		r.Step, r.First = step, now
@@ -206,8 +205,8 @@ func (d *decider) recallRefusal(i int) {
 	}
 }
 
-// refused is the refusal of the node as the escalation sees it: a request that is gone, and whose step times out like any other. Its time
-// does not run out on the last step, which is tried without end, nor while others have the turn.
+// refused returns the refusal of the node for the escalation, as a request that is gone, so that its step can time out. The timeout does
+// not expire on the last step, which is tried again and again, nor while mayGoOn is false.
 func (c *Case) refused() (request escalation.Request, refused bool) {
 	refusal := c.p.Memory.Refusals[c.n.Name]
 	if refusal.First.IsZero() || refusal.Step >= len(c.steps) || c.f.Single() {
@@ -220,8 +219,8 @@ func (c *Case) refused() (request escalation.Request, refused bool) {
 	return request, true
 }
 
-// mayGoOn reports whether the node may go on to its next step although its request was not answered. While requests of that kind fail for
-// other nodes too, one node of the check may at a time: a webhook that is down must not have all nodes replaced at once.
+// mayGoOn reports whether the node may go on to its next step although the API server did not answer. While requests of this kind fail for
+// other nodes too, only one node of the check may at a time: otherwise a webhook that is down could have all nodes replaced at once.
 func (c *Case) mayGoOn(refusal Refusal) bool {
 	kind := c.f.Templates[refusal.Step].Request.GroupKind()
 	goesFirst := func(i int) bool {
@@ -238,7 +237,8 @@ func (c *Case) mayGoOn(refusal Refusal) bool {
 	return true
 }
 
-// wentOn reports whether the node at place i is on a step, whose time is not over, above one of that kind for which it has no request.
+// wentOn reports whether the node at index i has skipped a step of a kind, for which it has no request, and the timeout of the step that it
+// went on to has not expired.
 func (d *decider) wentOn(i int, kind schema.GroupKind) bool {
 	n, top := &d.f.Nodes[i], -1
 	if refusal := d.p.Memory.Refusals[n.Name]; !refusal.First.IsZero() && refusal.lately(d.f.Now) {
@@ -263,11 +263,12 @@ func (d *decider) wentOn(i int, kind schema.GroupKind) bool {
 	return false
 }
 
-// shortRecovery is the recovery, or else one as long as its rule, after which the next failure of a node begins at the first step.
+// shortRecovery is how long a node has to be healthy before its next failure starts with the first step. If the rule that matches then has
+// a shorter timeout, that is enough.
 const shortRecovery = time.Minute
 
-// Recovery is that a node with requests of an escalation was healthy, which ends these. A node that fails again at once goes on with the
-// step that it was on: one that is Ready for ten seconds after each reboot would never come to the second step.
+// Recovery remembers the escalation of a node that has become healthy. If the node fails again soon, the escalation goes on with the same
+// step: otherwise a node that is Ready for ten seconds after each reboot would never get to the second step.
 type Recovery struct {
 	// First is when the node was healthy for the first time, Last for the last time. Short says that it failed again soon after Last.
 	First, Last time.Time
@@ -275,7 +276,7 @@ type Recovery struct {
 	Requests    []Listed
 }
 
-// recallRecovery remembers the requests of a node that is healthy, and gives them back when it fails after a short recovery.
+// recallRecovery remembers the requests of a healthy node, and restores them if the node fails after a short recovery.
 func (d *decider) recallRecovery(i int) {
 	n, verdict := &d.f.Nodes[i], &d.p.Decisions[i].Verdict
 	if !n.Exists() || d.f.Single() {
@@ -290,7 +291,7 @@ func (d *decider) recallRecovery(i int) {
 		recovery.Last, recovery.Short = d.f.Now, false
 	case verdict.State == health.Healthy:
 		keep = len(n.Requests) > 0 || d.f.Now.Before(recovery.Last.Add(shortRecovery))
-	case verdict.State != health.Unknown && keep: // it is to be remembered until the status lists the requests of the node
+	case verdict.State != health.Unknown && keep: // until the check's status lists the requests again
 		recovery.Short = recovery.Short || d.f.Now.Before(recovery.Last.Add(enough(verdict)))
 		keep = recovery.Short && (verdict.State != health.Unhealthy || recovery.giveBack(n, d.f.Now))
 	}
@@ -299,7 +300,7 @@ func (d *decider) recallRecovery(i int) {
 	}
 }
 
-// enough is how long a recovery lasts after which the failure that verdict tells of is a new one.
+// enough returns how long a node has to be healthy before the failure in verdict counts as a new one.
 func enough(verdict *health.Verdict) time.Duration {
 	within := shortRecovery
 	for _, finding := range verdict.Findings {
@@ -308,7 +309,7 @@ func enough(verdict *health.Verdict) time.Duration {
 	return within
 }
 
-// recovery is that of a node that is healthy now. It has no requests if the last step was given up: there is none to go on with.
+// recovery returns the recovery of a node that is healthy now. It has no requests if the last step was given up, since no step follows.
 func (d *decider) recovery(i int) Recovery {
 	n, since := &d.f.Nodes[i], d.f.Now
 	if healthy := n.healthySince(); !healthy.IsZero() {
@@ -329,7 +330,7 @@ func (d *decider) recovery(i int) Recovery {
 	return recovery
 }
 
-// giveBack adds the requests to those of n that are gone, with the time that each had left. It is false if the status lists them already.
+// giveBack adds the requests to n.Gone, with the time that each had left. It returns false if the check's status lists them already.
 func (recovery *Recovery) giveBack(n *Node, now time.Time) bool {
 	var back []Listed
 	for _, entry := range recovery.Requests {

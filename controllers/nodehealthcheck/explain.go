@@ -16,9 +16,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// NodeCheck describes a NodeHealthCheck: what is held against its nodes, what would be done about them, and what blocks that.
+// NodeCheck describes a NodeHealthCheck for kubectl mend explain: the findings on its nodes, what kubemend will do, and what blocks that.
 //
-// Mode is Acting; Paused for pause requests; and None if the check is disabled. The caller knows whether kubemend serves it in a cluster.
+// Mode is Acting, Paused for pause requests, or None if the check is disabled. The caller knows whether kubemend acts on the kind.
 func NodeCheck(f *Facts, p *Plan) *explain.Check {
 	c := &explain.Check{Check: cliv1.Check{
 		Reference: explain.Ref{Kind: "NodeHealthCheck", Name: f.Check.Name}, Mode: cliv1.ModeActing,
@@ -56,7 +56,7 @@ func NodeCheck(f *Facts, p *Plan) *explain.Check {
 	return c
 }
 
-// nodeLimit is the threshold that counts, as the spec has it.
+// nodeLimit returns the threshold as it is written in the spec, or the default.
 func nodeLimit(f *Facts) string {
 	minHealthy, maxUnhealthy := f.Limits()
 	switch {
@@ -69,7 +69,7 @@ func nodeLimit(f *Facts) string {
 	}
 }
 
-// nodeTarget is what there is to say of one node.
+// nodeTarget describes one node.
 func nodeTarget(f *Facts, p *Plan, i int) explain.Target {
 	n, d := &f.Nodes[i], &p.Decisions[i]
 	requests, since := underway(n)
@@ -89,7 +89,7 @@ func nodeTarget(f *Facts, p *Plan, i int) explain.Target {
 		target.Action.Target = &template
 	}
 	switch {
-	case !n.Exists(): // it is not judged any more
+	case !n.Exists(): // there is no verdict
 		deleted := health.Finding{Reason: health.NodeDeleted, Node: n.Name}.Text()
 		target.State = cliv1.StateUnknown
 		target.Findings = []explain.Finding{{Reason: string(health.NodeDeleted), Message: deleted, Expired: true, Observed: deleted}}
@@ -105,7 +105,7 @@ func nodeTarget(f *Facts, p *Plan, i int) explain.Target {
 	return target
 }
 
-// underway are the requests for n, those of the check and then others', and since when the check remediates it; zero if it does not.
+// underway returns the requests for n, first those of the check, and since when the check remediates n; zero if it does not.
 func underway(n *Node) (refs []explain.Ref, since time.Time) {
 	for j := range n.Requests {
 		refs, since = append(refs, n.Requests[j].Ref()), health.Earliest(since, n.Requests[j].Started())
@@ -121,7 +121,7 @@ func underway(n *Node) (refs []explain.Ref, since time.Time) {
 	return refs, since
 }
 
-// nodeNext is the next thing that happens to n, or what a person has to do.
+// nodeNext returns the next thing that happens to n, or that a user has to do.
 func nodeNext(f *Facts, n *Node, d *Decision, target *explain.Target) explain.Step {
 	switch next := d.Next; {
 	case target.StartsNow:
@@ -150,7 +150,7 @@ func nodeNext(f *Facts, n *Node, d *Decision, target *explain.Target) explain.St
 	return explain.Step{}
 }
 
-// comesDue is what happens when the timeout of a node expires.
+// comesDue returns what happens when the timeout of a pending node expires.
 func comesDue(d *Decision, target *explain.Target) explain.Step {
 	next := explain.Step{At: d.Verdict.Recheck, Reason: explain.TimeoutExpires, Text: explain.CountsThen(target)}
 	if target.InFlight {
@@ -166,7 +166,7 @@ func comesDue(d *Decision, target *explain.Target) explain.Step {
 	return next
 }
 
-// unblocked is what ends the blockers of a node that is unhealthy. Where a person has to do something first, time does nothing.
+// unblocked returns what ends the blockers of an unhealthy node. A blocker that a user has to end comes before blockers that end anyway.
 func unblocked(next explain.Step, target *explain.Target) explain.Step {
 	var over explain.Step
 	for _, b := range target.Blockers {
@@ -190,10 +190,10 @@ func unblocked(next explain.Step, target *explain.Target) explain.Step {
 	return over
 }
 
-// TerminatingText is why nothing is done about a node that another controller ends, in medik8s' words.
+// TerminatingText says why kubemend does nothing about a terminating node, in the words of medik8s.
 const TerminatingText = "it is terminating and will be handled by MHC"
 
-// Report is what the escalation and the remediators say of the node at place i: one sentence or more, without a full stop at the end.
+// Report returns what the escalation and the remediators say about the node at index i: sentences, without a full stop at the end.
 func (p *Plan) Report(f *Facts, i int) string {
 	n, d := &f.Nodes[i], &p.Decisions[i]
 	var sentences []string
@@ -218,7 +218,7 @@ func (p *Plan) Report(f *Facts, i int) string {
 	return strings.Join(sentences, ". ")
 }
 
-// fateOfRequests says what becomes of the requests for n, and why; nothing while they go on.
+// fateOfRequests says what happens to the requests for n, and why; empty while they go on.
 func (d *Decision) fateOfRequests(f *Facts, n *Node) string {
 	switch {
 	case len(n.Unseen) > 0:
@@ -260,8 +260,8 @@ func (r *Request) report() []string {
 	return texts
 }
 
-// escalationTexts are by reason. {step} is the template, {before} the one before it, {until} when its time is over, {timeout} how long
-// that is.
+// escalationTexts has a text for each reason. {step} is the template, {before} the previous one, {until} when the timeout expires, and
+// {timeout} its length.
 var escalationTexts = map[string]string{
 	escalation.FirstStep:        "{step} is the first step",
 	escalation.NextStep:         "{before} was given up, {step} is next",
@@ -287,7 +287,7 @@ var singleTexts = map[string]string{
 	escalation.InProgress: "{step} is waited for, without end",
 }
 
-// EscalationText says what the escalation decides, and why; nothing if it was not asked.
+// EscalationText says what the escalation has decided, and why; empty if there is no decision.
 func EscalationText(f *Facts, d escalation.Decision) string {
 	text, decided := escalationTexts[d.Reason]
 	switch {

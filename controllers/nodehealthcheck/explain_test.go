@@ -23,7 +23,6 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// node is the one called name.
 func (k *fixture) node(name string) *corev1.Node {
 	k.t.Helper()
 	n := &corev1.Node{}
@@ -56,10 +55,10 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// does makes a reconcile, which does what the look says.
+// does reconciles, and expects that the reconcile does what the explanation says.
 func (k *fixture) does(is *explain.Check) {
 	k.t.Helper()
-	if is.Reason == nhcv1.KindUnreadReason { // which a check says only after a while
+	if is.Reason == nhcv1.KindUnreadReason { // the status has this reason only after a while
 		return
 	}
 	starts := 0
@@ -81,7 +80,7 @@ func (k *fixture) does(is *explain.Check) {
 	}
 }
 
-// look looks at a check, twice: nothing has been written, and nothing is different the second time.
+// look explains a check twice, and expects that this writes nothing and has the same result.
 func (k *fixture) look(check string) *explain.Check {
 	k.t.Helper()
 	writes := k.writes
@@ -99,7 +98,7 @@ func (k *fixture) look(check string) *explain.Check {
 	return is
 }
 
-// printed is an explanation without the targets and the conditions of which there is nothing to say, with all moments as they are in UTC.
+// printed returns an explanation without the targets and conditions that need no explanation, with all times in UTC.
 func printed(t *testing.T, is *explain.Check) string {
 	t.Helper()
 	var all map[string]any
@@ -158,7 +157,7 @@ func TestThereIsNothingToLookAt(t *testing.T) {
 	}
 }
 
-// Without a manager there is no search, and nothing is watched.
+// Without a manager there is no search for orphans, and there are no watches.
 func TestAReconcilerWithoutAManagerExplainsAndReconciles(t *testing.T) {
 	k := newFixture(t, five(check("nhc"))...)
 	k.read("nhc")
@@ -180,7 +179,7 @@ func TestWhoDoesNotServeTheKindSaysSo(t *testing.T) {
 	}
 }
 
-// What reconciles remember is taken into account, and what an explanation sees is not remembered.
+// An explanation uses the memory of the reconciler, and does not change it.
 func TestAnExplanationKnowsTheStreaksOfFormerReconcilesAndBeginsNone(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.read("nhc")
@@ -245,7 +244,7 @@ func TestWhatComesDueSaysWhatStillBlocksIt(t *testing.T) {
 	}
 }
 
-// docs/reference/events.md has what blocks a remediation, in the order in which the rules are asked: first of one node, then of all.
+// docs/reference/events.md lists the blockers in the order of the rules, first those of one node, then those of all nodes.
 func TestBlockersAreDocumented(t *testing.T) {
 	yes := map[bool]string{true: "yes", false: "no"}
 	words := strings.NewReplacer(skippedOn, "... ", skippedBecause, "... ", quorumLoss, "... ", "{", "*", "}", "*")

@@ -19,45 +19,41 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// Facts is everything that one decision depends on, read once. Its objects are shared with the cache: read only.
+// Facts is everything that a decision depends on, read once. Its objects are shared with the cache: read only.
 type Facts struct {
 	Now   time.Time
 	Check *nhcv1.NodeHealthCheck
-	// Awaited are the kinds of which not all objects were read. Until they are, nothing is decided: what was not read is not "none".
+	// Awaited are kinds that are not read yet. Nothing is decided before, because an object that was not read would count as missing.
 	Awaited []schema.GroupVersionKind
 
-	Policy    health.Policy // of the conditions that the check names
-	Storm     budget.Storm  // as of the reconcile before
+	Policy    health.Policy // from the conditions in the check
+	Storm     budget.Storm  // after the previous reconcile
 	Resync    time.Duration
-	Templates []Template // the steps of the escalation, in the order of use
+	Templates []Template // the steps of the escalation, in their order
 	Disabled  Disabled
 
 	Upgrade         Upgrade
-	TerminatingLeft bool // a MachineHealthCheck of OpenShift ends nodes with the condition Terminating
+	TerminatingLeft bool // a MachineHealthCheck of OpenShift handles nodes with the condition Terminating
 
-	// Since is when this process began to reconcile, Grace how long kubelets have to report then, and after an outage of the API server.
 	Outages []Outage
-	Since   time.Time
-	Grace   time.Duration
-	// ClockAhead is how far the clock of the manager is ahead of the API server's; less than 0 if it is behind, 0 up to 30 s.
+	Since   time.Time     // when this process began to reconcile
+	Grace   time.Duration // how long kubelets have to report after Since, and after an outage of the API server
+	// ClockAhead is how far the manager's clock is ahead of the API server's; negative if it is behind, and 0 for up to 30 s.
 	ClockAhead time.Duration
 
-	Nodes        []Node        // those that the check selects or has not done with, by name
-	ControlPlane *ControlPlane // nil as long as no remediation of one of its nodes may have to begin
+	Nodes        []Node        // the nodes that the check selects or has to finish, by name
+	ControlPlane *ControlPlane // nil while no remediation of a control-plane node may have to begin
 
-	// Placeless are what RemediationPolicies hold against what would begin, by the UIDs that they know the nodes by.
-	Placeless map[types.UID][]rule.Blocker
+	Placeless map[types.UID][]rule.Blocker // the blockers by RemediationPolicies, by the UIDs of place.Target
 
-	// Turned is the UID of a node whose conditions no reconcile has seen, since the cache shows others: they count from now.
-	Turned string
-	// Recheck is when what no watch tells has to be read again, Retry when what could not be read is tried again.
-	Recheck, Retry time.Time
-	// Trouble is what could not be read, of what a decision can do without.
-	Trouble []error
+	Turned  string    // the UID of a node whose live conditions differ from the cache, so that they count from now
+	Recheck time.Time // when to read objects again that are not watched
+	Retry   time.Time // when to read objects again that could not be read
+	Trouble []error   // errors of reads that the decision does not need
 	Memory  Memory
 }
 
-// FactsOf is what a check itself says. This is the one place where the durations of its conditions become rules.
+// FactsOf returns the facts from the check itself. Only here the durations of its conditions become rules.
 func FactsOf(check *nhcv1.NodeHealthCheck, now time.Time) Facts {
 	f := Facts{Now: now, Check: check}
 	for _, c := range check.Spec.UnhealthyConditions {
@@ -79,12 +75,12 @@ func conditionOf(check *nhcv1.NodeHealthCheck, kind string) *metav1.Condition {
 // Single reports whether the check names one template and no escalation.
 func (f *Facts) Single() bool { return f.Check.Spec.RemediationTemplate != nil }
 
-// healthyDelay is for how long the requests of a healthy node are kept; below zero a person ends that.
+// healthyDelay returns how long the requests of a healthy node are kept; negative if a user has to confirm that the node is healthy.
 func (f *Facts) healthyDelay() time.Duration {
 	return ptr.Deref(f.Check.Spec.HealthyDelay, metav1.Duration{}).Duration
 }
 
-// Limits are minHealthy and maxUnhealthy as the check spells them; empty if it does not set them.
+// Limits returns minHealthy and maxUnhealthy as written in the check; empty if it does not set them.
 func (f *Facts) Limits() (minHealthy, maxUnhealthy string) {
 	spelled := func(amount *intstr.IntOrString) string {
 		if amount == nil {
@@ -95,61 +91,56 @@ func (f *Facts) Limits() (minHealthy, maxUnhealthy string) {
 	return spelled(f.Check.Spec.MinHealthy), spelled(f.Check.Spec.MaxUnhealthy)
 }
 
-// Outage is a time in which the API server could not be reached.
+// Outage is a time span in which the API server could not be reached.
 type Outage struct{ From, To time.Time }
 
-// after is how much of o there was after at.
+// after returns the length of the part of o that is after at.
 func (o Outage) after(at time.Time) time.Duration { return max(0, o.To.Sub(health.Latest(at, o.From))) }
 
-// Upgrade is what no single node tells of upgrades of the cluster. Progressing names the ClusterVersion that is progressing.
+// Upgrade is what objects other than nodes and Clusters say about an upgrade.
 type Upgrade struct {
 	Unread      bool
-	Progressing string
+	Progressing string // name of the ClusterVersion of OpenShift that is progressing
 }
 
-// Memory is what a decision must know of those before it. Losing it delays a remediation at worst.
+// Memory is what a decision needs to know from earlier decisions. At worst its loss delays a remediation.
 type Memory struct {
-	// Judged is when nodes were judged last, zero if the last reconcile did not get to that.
-	Judged time.Time
-	// Seen are the conditions of the nodes that met one of the Rules when they were judged last, Streaks for how long they have been bad;
-	// by the UID of the node.
-	Seen    map[string]health.Seen
-	Rules   []health.Rule
-	Streaks map[string]health.Streaks
-	// Requests is by the UID of the request. Decided is to when outages are in Started of all; zero if there was no decision before.
-	Requests   map[string]RequestMemory
+	Judged  time.Time                 // when nodes were last judged; zero if the last reconcile did not judge them
+	Rules   []health.Rule             // the rules by which they were judged
+	Seen    map[string]health.Seen    // the conditions that matched Rules, by the UID of the node
+	Streaks map[string]health.Streaks // since when these conditions have been unhealthy, by the UID of the node
+	// Decided is when the last decision was made; zero if there was none. Started in Requests includes the outages before it.
 	Decided    time.Time
-	Refusals   map[string]Refusal  // by the name of the node
-	Recoveries map[string]Recovery // by the UID of the node
+	Requests   map[string]RequestMemory // by the UID of the request
+	Refusals   map[string]Refusal       // by the name of the node
+	Recoveries map[string]Recovery      // by the UID of the node
 }
 
-// RequestMemory is what is remembered of a request.
+// RequestMemory is what the controller remembers of a request.
 type RequestMemory struct {
-	// Started is from when on the time of the request counts, if not from its creation.
-	Started time.Time
-	// Flagged says that it was counted as old, Unpatchable that it may not be annotated so that its remediator stops, Succeeded that its
-	// remediator has said so.
-	Flagged, Unpatchable, Succeeded bool
+	Started     time.Time // when the timeout of the request begins, if that is later than its creation
+	Flagged     bool      // the metric of old requests has counted the request
+	Unpatchable bool      // the API server forbids the annotation that makes the remediator stop
+	Succeeded   bool      // the remediator has reported success
 }
 
-// Plan is what follows from the facts.
+// Plan is the result of a decision.
 type Plan struct {
 	Disabled   Disabled
 	Population budget.Population
 	Limits     budget.Limits
 	Grant      budget.Grant
 	Storm      budget.StormStep
-	// Blockers is all that keeps anything new from starting, in the order in which it is reported. What has begun goes on.
-	Blockers []Blocker
-	// Decisions are about Facts.Nodes, in the same order; Order are the places of those about which something is done, in that order.
-	Decisions []Decision
-	Order     []int
-	// Recheck is the first moment at which time alone changes the plan, NextDeadline the first at which it makes a node unhealthy.
-	Recheck, NextDeadline time.Time
-	Memory                Memory
+	// Blockers are why no new remediation starts at all, in the order in which they are reported. Begun remediations go on.
+	Blockers     []Blocker
+	Decisions    []Decision // one for each of Facts.Nodes
+	Order        []int      // the indexes of the nodes for which there is something to do, in the order in which it is done
+	Recheck      time.Time  // the first moment at which the plan changes although no object changes
+	NextDeadline time.Time  // the first moment at which a timeout makes a node unhealthy
+	Memory       Memory
 }
 
-// Blocker is why nothing new starts, as the check reports it; the zero Blocker if it may.
+// Blocker returns the first reason why no new remediation starts, which the check reports; zero if there is none.
 func (p *Plan) Blocker() Blocker { return headOf(p.Blockers) }
 
 func headOf(blockers []Blocker) Blocker {
@@ -159,57 +150,51 @@ func headOf(blockers []Blocker) Blocker {
 	return blockers[0]
 }
 
-// Minimum is how many nodes have to be healthy.
+// Minimum returns how many nodes have to be healthy.
 func (p *Plan) Minimum() int { return p.Population.Total() - p.Limits.AtMost }
 
 // Decision is the part of a plan that is about one node.
 type Decision struct {
-	Verdict health.Verdict
-	// Left says that the node is left to the MachineHealthCheck that ends such nodes, however it is.
-	Left bool
-	// Class is what the limits count it as; empty if they do not. InFlight says that they count a remediation of it.
-	Class    budget.Class
-	InFlight bool
-	// Missing says that a remediation took the node away and nothing has replaced it yet, since MissedSince.
-	Missing     bool
-	MissedSince time.Time
-	Blockers    []Blocker // all, in the order in which they are asked: a remediation starts exactly if there are none
-	// Start is the step that starts, Would the one that starts when nothing blocks it any more; -1 if none does. Nothing says why none
-	// would.
-	Start, Would int
-	Nothing      Reason
-	// GaveUp is what the escalation gives up first, Answer what it decides then; zero if it was not asked.
-	GaveUp, Answer escalation.Decision
+	Verdict     health.Verdict
+	Left        bool         // the node is left to OpenShift's MachineHealthCheck for nodes with the condition Terminating
+	Class       budget.Class // how the limits count the node; empty if they do not
+	InFlight    bool         // the limits count a remediation of the node
+	Missing     bool         // a remediation deleted the node, and no new node has replaced it yet
+	MissedSince time.Time    // from when on a new node counts as the replacement of the missing node
+	Blockers    []Blocker    // all, in the order of the rules: a remediation starts exactly if there are none
+	Start       int          // the step that starts now; -1 if none does
+	Would       int          // the step that starts once nothing blocks it; -1 if none will
+	Nothing     Reason       // why no step will start, if Would is -1
 
-	Requests []RequestState // of Node.Requests
-	Delayed  bool           // the healthy delay goes on
-	// Unconfirm says that the confirmation of a person that the node is healthy has served its purpose.
-	Unconfirm bool
+	GaveUp escalation.Decision // the decision to give up a step now; zero if none is given up
+	Answer escalation.Decision // what the escalation decides after that; zero if it was not consulted
+
+	Requests  []RequestState // one for each of Node.Requests
+	Delayed   bool           // the healthy delay goes on
+	Unconfirm bool           // remove the annotation by which a user has confirmed that the node is healthy
 	Lease     LeaseAction
-	Term      Term // of the lease that is taken or renewed
-	// Remember are the requests that are gone and say something of the escalation still, by their places in Node.Gone.
-	Remember []int
-	// Recheck is the first moment at which time alone changes the decision, Next the first that users want to know of.
-	Recheck time.Time
-	Next    rule.Step
+	Term      Term      // of the lease that is taken or renewed
+	Remember  []int     // the indexes of those of Node.Gone that the escalation still needs
+	Recheck   time.Time // the first moment at which the decision changes although no object changes
+	Next      rule.Step // the next thing that happens to the node, for users
 }
 
 // Starts reports whether a remediation starts.
 func (d *Decision) Starts() bool { return d.Start >= 0 }
 
-// Blocker is the first blocker that there is to report; the zero Blocker if there is none.
+// Blocker returns the first blocker, which is the one that is reported; zero if there is none.
 func (d *Decision) Blocker() Blocker { return headOf(d.Blockers) }
 
-// RequestState is what is decided of a request.
+// RequestState is what is decided about a request.
 type RequestState struct {
-	// Counted is from when on the time of its step counts: its creation, or later if a new failure begins with it.
+	// Counted is when the timeout of its step begins: its creation, or later because of outages or because it was adopted.
 	Counted time.Time
-	// Over says that it is being deleted because the node was healthy, or gone, since, and that nothing is done about the node since then.
-	Over bool
-	// Note are the annotations that it is to get, nil for one that is to go. End says that it is over, Adopt that a new failure begins with
-	// it, which is left of the last one, GiveUp that it has had its chance.
-	Note               map[string]any
-	End, Adopt, GiveUp bool
+	// Over says that the request is being deleted because the node was healthy or gone meanwhile, and that nothing else was begun since.
+	Over   bool
+	Note   map[string]any // the annotations to set; nil as a value removes an annotation
+	End    bool           // delete the request
+	Adopt  bool           // the request, which is over and still being deleted, becomes the first request of a new failure
+	GiveUp bool           // the step of the request is given up
 }
 
 func (s *RequestState) note(annotation string, value any) {
@@ -219,10 +204,10 @@ func (s *RequestState) note(annotation string, value any) {
 	s.Note[annotation] = value
 }
 
-// Former reports whether the request was made before the node was healthy, or gone, the last time.
+// Former reports whether the request belongs to an earlier failure: the node was healthy or gone since it was created.
 func (s RequestState) Former(r *Request) bool { return s.Over || s.Counted.After(r.Started()) }
 
-// What happens to a node at moments that users want to know of, as reasons of steps.
+// Reasons of Decision.Next.
 const (
 	DelayEnds   = "HealthyDelayEnds"
 	AskedAgain  = "ReadAgain"
@@ -233,10 +218,10 @@ const (
 // LeaseAction is what to do about a lease.
 type LeaseAction int
 
-// What is done about a lease.
+// The actions.
 const (
 	KeepLease LeaseAction = iota
-	TakeLease             // it has no holder, or none that still counts
+	TakeLease             // the lease has no holder, or has expired
 	RenewLease
 	DropLease
 )
@@ -244,14 +229,15 @@ const (
 // Reason names a blocker.
 type Reason string
 
-// What keeps anything new from starting. Where the condition RemediationAllowed says the same, it has the same reason.
+// Reasons why no new remediation starts at all. The condition RemediationAllowed uses the same reasons.
 const (
 	CheckDisabled Reason = "HealthCheckDisabled"
 	Paused        Reason = "PauseRequested"
 	Upgrading     Reason = "ClusterUpgrading"
 )
 
-// What keeps the remediation of one node from starting, in the order in which it is asked. The last three are also why nothing would start.
+// Reasons why the remediation of one node does not start, in the order of the rules. The last three, NodeGone and NotSelected are also
+// values of Decision.Nothing.
 const (
 	NotUnhealthy       Reason = "NotUnhealthy"
 	NodeGone           Reason = "NodeGone"
@@ -264,16 +250,16 @@ const (
 	EtcdBudgets        Reason = "EtcdDisruptionBudgets"
 	NoTemplate         Reason = "NoTemplate"
 	NoTemplateLeft     Reason = "NoTemplateLeft"
-	NoneFollows        Reason = "NoTemplateFollows" // that can be about the node
+	NoneFollows        Reason = "NoTemplateFollows" // no further template can be used for the node
 )
 
-// Disabled is why a check can do nothing, as its condition says. The texts are medik8s', with namespace and name.
+// Disabled is why a check is disabled, as its condition reports it. The texts are those of medik8s, with namespace and name added.
 type Disabled struct{ Reason, Message string }
 
 // Is reports whether d disables the check.
 func (d Disabled) Is() bool { return d.Reason != "" }
 
-// fixes are what a user has to do about it. They depend on the reason alone, which may be that of a condition that another process wrote.
+// fixes has what a user can do about each reason. The reason is enough: it may come from a condition that another process has written.
 var fixes = map[string]string{
 	nhcv1.ConflictReason:          "delete the MachineHealthChecks of OpenShift but the one that it brings along",
 	nhcv1.TemplateNotFoundReason:  "make the template, or have the check name one that is there",
@@ -283,10 +269,10 @@ var fixes = map[string]string{
 	nhcv1.InvalidLimitReason:      "fix spec.minHealthy or spec.maxUnhealthy",
 }
 
-// ConflictMessage is what a check says that is disabled beside MachineHealthChecks of OpenShift.
+// ConflictMessage is the message of a check that is disabled because of MachineHealthChecks of OpenShift.
 const ConflictMessage = "Custom MachineHealthCheck(s) detected, disabling NodeHealthCheck to avoid conflicts"
 
-// TeardownMessage is what a check says that is disabled while kubemend is being uninstalled.
+// TeardownMessage is the message of a check that is disabled while kubemend is being uninstalled.
 const TeardownMessage = "kubemend is being uninstalled: " +
 	"it does not act on this check any more, and deletes its remediation requests and leases"
 
@@ -295,7 +281,7 @@ func SelectorInvalid(err error) Disabled {
 	return Disabled{Reason: nhcv1.SelectorInvalidReason, Message: "spec.selector is invalid: " + err.Error()}
 }
 
-// TemplateNotFound disables a check whose template does not exist. It names the template: the API server's NotFound has no namespace.
+// TemplateNotFound disables a check whose template does not exist. It names the template, because the API server's error has no namespace.
 func TemplateNotFound(t *Template, err error) Disabled {
 	why := "failed to get " + t.Place() + ": " + innermost(err)
 	return Disabled{Reason: nhcv1.TemplateNotFoundReason, Message: fmt.Sprintf("Remediation template not found: %q", why)}
@@ -310,7 +296,7 @@ func TemplateInvalid(t *Template, err error) Disabled {
 	return Disabled{Reason: nhcv1.TemplateInvalidReason, Message: text}
 }
 
-// TemplateForbidden disables a check if objects of kind, a template or its requests, may not be read.
+// TemplateForbidden disables a check if the manager may not read kind, the kind of a template or of its requests.
 func TemplateForbidden(t *Template, kind string, err error) Disabled {
 	return Disabled{Reason: nhcv1.TemplateForbiddenReason, Message: fmt.Sprintf(
 		"%s may not be read: a ClusterRole with the label rbac.ext-remediation/aggregate-to-ext-remediation: \"true\" has to allow it, "+
@@ -318,7 +304,7 @@ func TemplateForbidden(t *Template, kind string, err error) Disabled {
 		kind, t.Place()+": "+innermost(err))}
 }
 
-// innermost is the text of the innermost of err, which is the API server's.
+// innermost returns the text of the innermost error in err, which comes from the API server.
 func innermost(err error) string {
 	for {
 		inner := errors.Unwrap(err)

@@ -36,8 +36,7 @@ import (
 	"github.com/kubemend/kubemend/test/inmemory"
 )
 
-// fixture is a cluster without anybody else in it: the controller on a client that obeys, a clock, and nodes and remediators that the
-// test plays.
+// fixture is the controller with an in-memory client and a clock. The test plays the nodes and the remediators.
 type fixture struct {
 	t         tester
 	server    *inmemory.Server
@@ -46,19 +45,15 @@ type fixture struct {
 	clock     *clocktesting.FakePassiveClock
 	recorder  *events.FakeRecorder
 	r         *Reconciler
-	// fails is asked before each write; its error is the API server's answer.
-	fails func(verb string, obj client.Object) error
-	// watch is shown each request that is made.
-	watch func(*unstructured.Unstructured)
-	made  []string // requests in the order in which they were made
-	// denied is a kind that may not be read.
-	denied string
-	apis   apis
-	// writes is how many there were, of the test too.
-	writes int
+	fails     func(verb string, obj client.Object) error // called before each write; its error is the API server's answer
+	watch     func(*unstructured.Unstructured)           // called for each request that is created
+	made      []string                                   // requests in the order in which they were created
+	denied    string                                     // a kind that may not be read
+	apis      apis
+	writes    int // number of writes, including those of the test
 }
 
-// tester is a test, or one of the random ones.
+// tester is a *testing.T or a *rapid.T.
 type tester interface {
 	Helper()
 	Context() context.Context
@@ -74,10 +69,10 @@ const (
 	namespace       = "remediators"
 )
 
-// kindsOfRequests are those that tests know: each has templates named like it.
+// kindsOfRequests are the kinds of requests in these tests. Each has a kind of templates.
 var kindsOfRequests = []string{"Reboot", "Replace", "Pray"}
 
-// servedKinds are the kinds that the server of a test has.
+// servedKinds are the kinds of the in-memory API server.
 var servedKinds = sync.OnceValue(func() []inmemory.Kind {
 	kinds := []inmemory.Kind{{GroupVersionKind: nhcv1.GroupVersion.WithKind("NodeHealthCheck"), Global: true}}
 	whole := func(global bool, all ...schema.GroupVersionKind) {
@@ -198,12 +193,12 @@ func (k *fixture) kinds() *remediationrequest.Kinds[*unstructured.Unstructured] 
 	return kinds
 }
 
-// deny makes a kind unreadable for those who have not read it yet.
+// deny forbids to read a kind, unless it was read before.
 func (k *fixture) deny(kind string) { k.denied = kind }
 
 func (k *fixture) after(d time.Duration) { k.clock.SetTime(k.clock.Now().Add(d)) }
 
-// settle makes reconciles until one writes nothing, and waits for nothing to be read.
+// settle reconciles until a reconcile writes nothing and all kinds are read.
 func (k *fixture) settle(check string) {
 	k.t.Helper()
 	for range 20 {
@@ -216,7 +211,7 @@ func (k *fixture) settle(check string) {
 	k.t.Fatalf("NodeHealthCheck %s does not come to rest", check)
 }
 
-// read lets the kinds be read that a check names, as they are when a command line has read everything.
+// read reads the kinds that a check names, as kubectl mend does.
 func (k *fixture) read(check string) {
 	k.t.Helper()
 	for range 2 {
@@ -227,13 +222,12 @@ func (k *fixture) read(check string) {
 		}
 		w, err := k.r.observe(k.t.Context(), is, k.clock.Now())
 		if err != nil {
-			return // that is for the test to see
+			return // the test checks for this
 		}
 		must.Do(k.t, k.r.watch(k.t.Context(), w.facts.Awaited))
 	}
 }
 
-// reconcile makes one reconcile.
 func (k *fixture) reconcile(check string) ctrl.Result {
 	k.t.Helper()
 	result, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}})
@@ -241,7 +235,7 @@ func (k *fixture) reconcile(check string) ctrl.Result {
 	return result
 }
 
-// reconciles makes a few reconciles, of which some may go on failing.
+// reconciles reconciles a few times, and ignores errors.
 func (k *fixture) reconciles(check string) {
 	k.t.Helper()
 	for range 5 {
@@ -256,7 +250,7 @@ func (k *fixture) check(name string) *nhcv1.NodeHealthCheck {
 	return c
 }
 
-// requests are those that there are, as kind/name, sorted.
+// requests returns the existing requests as kind/name, sorted.
 func (k *fixture) requests() []string {
 	k.t.Helper()
 	var names []string
@@ -300,7 +294,7 @@ func (k *fixture) heldLeases() []coordinationv1.Lease {
 	return list.Items
 }
 
-// events are those that were told since it was last asked, without the prefix.
+// events returns the events since the last call, without their prefix.
 func (k *fixture) events() []string {
 	var told []string
 	for {

@@ -19,16 +19,13 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
-// looked is what the explanation of the check nhc comes to.
+// looked is a row of the table of explanations of the check nhc.
 type looked struct {
-	// check changes the check; five says that it is one of a control plane of five, whose nodes are m0 to m4, and not one of the workers a
-	// to e.
-	check func(*nhcv1.NodeHealthCheckSpec)
-	five  bool
-	// more is there besides.
-	more []client.Object
-	// happens before the look.
-	happens func(*fixture)
+	// check changes the check. With five, the nodes are a control plane, m0 to m4; without it they are workers, a to e.
+	check   func(*nhcv1.NodeHealthCheckSpec)
+	five    bool
+	more    []client.Object // further objects
+	happens func(*fixture)  // called before the explanation
 }
 
 var twoSteps = ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))
@@ -37,13 +34,13 @@ func delay(d time.Duration) func(*nhcv1.NodeHealthCheckSpec) {
 	return func(s *nhcv1.NodeHealthCheckSpec) { s.HealthyDelay = &metav1.Duration{Duration: d} }
 }
 
-// badB makes b unhealthy, and makes passes until they come to rest.
+// badB makes b unhealthy, and reconciles until nothing changes.
 func badB(k *fixture) {
 	k.bad("b")
 	k.settle("nhc")
 }
 
-// says makes the remediator of every request say something, with words.
+// says sets a condition of each request, as its remediator would.
 func (k *fixture) says(condition, status, reason, message string) {
 	k.t.Helper()
 	for _, obj := range k.objects() {
@@ -55,7 +52,7 @@ func (k *fixture) says(condition, status, reason, message string) {
 	}
 }
 
-// badMembers makes nodes of the control plane unhealthy, one second after the other.
+// badMembers makes control-plane nodes unhealthy, each a second after the one before.
 func badMembers(names ...string) func(*fixture) {
 	return func(k *fixture) {
 		for _, name := range names {
@@ -66,7 +63,7 @@ func badMembers(names ...string) func(*fixture) {
 	}
 }
 
-// behindB is the Machine of node b, of a Cluster, with a MachineHealthCheck that watches it.
+// behindB returns the Machine of node b, its Cluster, and a MachineHealthCheck that selects it.
 func behindB(change ...func(*clusterv1.Machine, *clusterv1.Cluster)) []client.Object {
 	labels := map[string]string{"machine": "b"}
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "capi", Name: "m-b", Labels: labels}}

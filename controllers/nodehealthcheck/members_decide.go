@@ -13,36 +13,34 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// ClingingFor is how long the end of a request is waited for that is being deleted.
+// ClingingFor is how long kubemend waits for the end of a request that is being deleted.
 const ClingingFor = 10 * time.Minute
 
-// ControlPlane is what is known of the control plane of the cluster.
+// ControlPlane is what is known about the control plane of the cluster.
 type ControlPlane struct {
-	// Unread is why the control plane could not be read, in words; empty if it was. Searching says that it will be in a moment.
-	Unread    string
-	Searching bool
-	// Members are what their nodes, Machines, requests of whatever check, and API servers say of them; none if it is unread.
+	Unread    string // why the control plane could not be read; empty if it was read
+	Searching bool   // Unread will end soon: the search for orphaned requests goes on
+	// Members come from nodes, Machines, requests of all checks, and leases of API servers; none if the control plane is unread.
 	Members []controlplane.Member
 	Etcd    Etcd
 }
 
-// OrphansUnsearched is why the control plane is unread, besides errors.
+// OrphansUnsearched is a value of ControlPlane.Unread; all others are errors.
 const OrphansUnsearched = "orphaned requests could not be searched for"
 
-// Etcd is what is known of OpenShift's etcd. The zero value is a cluster without it.
+// Etcd is what is known about OpenShift's etcd; zero for a cluster without it.
 type Etcd struct {
-	There  bool
-	Unread bool
-	// Budgets is how many PodDisruptionBudgets there are, Budget the only one, Allows whether it allows a disruption.
-	Budgets int
-	Budget  string
-	Allows  bool
-	// Guards are the guard pods that are ready, or may be, by node.
+	There   bool
+	Unread  bool
+	Budgets int    // number of PodDisruptionBudgets in its namespace
+	Budget  string // the PodDisruptionBudget, if there is exactly one
+	Allows  bool   // Budget allows a disruption
+	// Guards are the names of the guard pods that are or may be ready, by node.
 	Guards map[string]string
 }
 
-// against is why etcd cannot do without the node; empty if it can: its budget allows a disruption, or counts the node as lost already.
-// (medik8s.)
+// against returns why etcd cannot do without the node; empty if it can, because the PodDisruptionBudget allows a disruption or already
+// counts the node as lost. (medik8s.)
 func (e Etcd) against(node string) Reason {
 	_, ready := e.Guards[node]
 	switch {
@@ -56,12 +54,12 @@ func (e Etcd) against(node string) Reason {
 	return ""
 }
 
-// find is the index of the member of a name; -1 if there is none.
+// find returns the index of a member; -1 if there is none.
 func (c *ControlPlane) find(name string) int {
 	return slices.IndexFunc(c.Members, func(member controlplane.Member) bool { return member.Name == name })
 }
 
-// join is the member of a name, which joins if there is none yet.
+// join returns the member called name, and adds it as joining if there is none yet.
 func (c *ControlPlane) join(name string) *controlplane.Member {
 	if c.find(name) < 0 {
 		c.Members = append(c.Members, controlplane.Member{Name: name, Joining: true})
@@ -69,11 +67,11 @@ func (c *ControlPlane) join(name string) *controlplane.Member {
 	return &c.Members[c.find(name)]
 }
 
-// addMachine adds what a Machine of the control plane says of its member.
+// addMachine adds what a control-plane Machine says about its member.
 func (c *ControlPlane) addMachine(machine *clusterv1.Machine) {
 	node, who, since := machine.Status.NodeRef.Name, "Machine "+machine.Namespace+"/"+machine.Name, replacedSince(machine)
 	switch found := c.find(node); {
-	case node == "": // nodes are named after their Machines as a rule, and may be there before these know
+	case node == "": // the Node usually has the Machine's name, and may exist before status.nodeRef is set
 		c.join(machine.Name)
 	case !since.IsZero() && found >= 0:
 		c.Members[found].ReplacedBy, c.Members[found].ReplacedSince = who, since
@@ -82,18 +80,18 @@ func (c *ControlPlane) addMachine(machine *clusterv1.Machine) {
 	}
 }
 
-// addRequest adds what a request, of whatever check, says of the member called name: node, or, if that is nil, one that is gone since then.
+// addRequest adds what a request of any check says about the member called name, whose Node is node; if nil, it is gone since gone.
 func (c *ControlPlane) addRequest(r *Request, name string, node *corev1.Node, gone, now time.Time) {
 	switch {
 	case node != nil && !(health.Ready(node) && idleFor(r.Deleting(), controlplane.ReplacementPatience, now)):
 		c.join(name).Remediation = r.Ref().String()
-	case node == nil && c.find(name) < 0 && (r.MachineThere || !r.Clings(now)): // else it is about nothing that there is
+	case node == nil && c.find(name) < 0 && (r.MachineThere || !r.Clings(now)): // otherwise it is about a machine that is gone too
 		member := c.join(name)
 		member.ReplacedBy, member.ReplacedSince = r.Ref().String(), gone
 	}
 }
 
-// replacedSince is since when machine is being deleted, or its owner was asked to replace it; zero if neither.
+// replacedSince returns since when machine is being deleted, or since when remediation by its owner is requested; zero if neither.
 func replacedSince(machine *clusterv1.Machine) time.Time {
 	if !machine.DeletionTimestamp.IsZero() {
 		return machine.DeletionTimestamp.Time
@@ -105,7 +103,7 @@ func replacedSince(machine *clusterv1.Machine) time.Time {
 	return asked.LastTransitionTime.Time
 }
 
-// BeingRemediated reports whether a MachineHealthCheck has machine remediated, by its owner or on request.
+// BeingRemediated reports whether a MachineHealthCheck has requested the remediation of machine, by its owner or by a remediation request.
 func BeingRemediated(machine *clusterv1.Machine) bool {
 	if meta.IsStatusConditionTrue(machine.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {
 		return false
@@ -116,7 +114,7 @@ func BeingRemediated(machine *clusterv1.Machine) bool {
 			return false
 		case c.Type == clusterv1.MachineExternallyRemediatedCondition:
 			return c.Reason != clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason &&
-				c.Reason != clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason // no request was made
+				c.Reason != clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason // there is no request
 		default:
 			return c.Type == clusterv1.MachineOwnerRemediatedCondition
 		}
@@ -127,7 +125,7 @@ func idleFor(deleting time.Time, d time.Duration, now time.Time) bool {
 	return !deleting.IsZero() && !now.Before(deleting.Add(d))
 }
 
-// cleared is the control plane with the nodes that are due, as if nothing were done to them. Its API server answers, or there would be no
+// cleared returns the control plane with the due nodes, as if they were not being remediated. An API server answers, or there would be no
 // facts.
 func (d *decider) cleared(due ...int) controlplane.Plane {
 	plane := controlplane.Plane{API: controlplane.Answers, Members: slices.Clone(d.f.ControlPlane.Members)}
@@ -141,17 +139,17 @@ func (d *decider) cleared(due ...int) controlplane.Plane {
 	return plane
 }
 
-// objections are what keeps the node from being disrupted besides its place in the queue. What is done to the node already does not count.
+// objections returns why the node must not be disrupted, without regard to the queue and to its own remediation.
 func (d *decider) objections(i int) []controlplane.Objection {
 	return d.cleared(i).Against(d.f.Nodes[i].Name, d.f.Now)
 }
 
-// queue is the node that goes first, and why etcd forbids it. One that etcd forbids does not block another: its loss may be why the other
-// is forbidden.
+// queue returns the node that is first in the queue, and why etcd forbids its disruption. If another due node may be disrupted, it goes
+// before nodes that etcd forbids: etcd may forbid them because that other node is down.
 func (d *decider) queue(due []int) (first int, etcd Reason) {
 	first = d.firstOf(due)
 	if d.f.ControlPlane.Unread != "" {
-		return first, "" // none may be disrupted in any case
+		return first, "" // ControlPlaneUnread blocks all nodes
 	}
 	name := func(i int) string { return d.f.Nodes[i].Name }
 	etcd = d.f.ControlPlane.Etcd.against(name(first))
@@ -166,7 +164,7 @@ func (d *decider) queue(due []int) (first int, etcd Reason) {
 	return first, etcd
 }
 
-// firstOf is the node that goes first of those that are due: while it is not known which are alive, the one that has been due for longest.
+// firstOf returns the first of the due nodes in the queue. While the members are not known, this is the node that has been due for longest.
 func (d *decider) firstOf(due []int) int {
 	plane := d.cleared(due...)
 	first := plane.First(d.f.Now)
@@ -177,16 +175,16 @@ func (d *decider) firstOf(due []int) int {
 	return slices.MinFunc(due, func(a, b int) int { return since(a).Compare(since(b)) })
 }
 
-// mayBegin reports whether a remediation of n may have to begin, for which the control plane is read. Requests of other checks, which may
-// not be readable for long, must hold up neither what has begun nor, for a node that is excluded, the other nodes.
+// mayBegin reports whether a remediation of n may have to begin, so that the control plane has to be read. That needs the requests of other
+// checks, which may be unreadable for long. This must block neither begun remediations nor, because of an excluded node, other nodes.
 func (n *Node) mayBegin() bool {
 	excluded, _ := n.Excluded()
 	begun := len(n.Unseen) > 0 || slices.ContainsFunc(n.Requests, func(r Request) bool { return r.Deleting().IsZero() })
 	return n.Selected && !excluded && !begun
 }
 
-// dueMembers are the nodes that only the rest of the control plane blocks. One whose request was refused lately, or that waits since its
-// requests are deleted again and again, lets the others go first.
+// dueMembers returns the nodes that only the rest of the control plane blocks. It leaves out nodes whose request was refused lately, or
+// that wait because their requests are deleted again and again, unless there are no others.
 func (d *decider) dueMembers() []int {
 	var due, later []int
 	waits := func(n *Node) bool {
@@ -209,7 +207,7 @@ func (d *decider) dueMembers() []int {
 	return due
 }
 
-// nextMember is the node of the control plane that comes due first of those that nothing else will block then; -1 if there is none.
+// nextMember returns the control-plane node that will be due first, of the nodes that nothing else will block then; -1 if there is none.
 func (d *decider) nextMember() int {
 	first := -1
 	for i := range d.f.Nodes {

@@ -52,11 +52,11 @@ func TestTheLeasesOfAPIServersSayWhichMembersLive(t *testing.T) {
 func TestARequestWithoutItsAnnotationIsOfTheNodeThatItIsNamedAfter(t *testing.T) {
 	there := map[string]*corev1.Node{"cp-0": {}, "cp-1-bcdfg": {}}
 	for name, want := range map[string]string{
-		remediationrequest.UniqueName("cp-0", "check", "template"): "cp-0", // as kubemend names it
-		"cp-0-x7kq2":   "cp-0",         // as metadata.generateName does
-		"cp-1-bcdfg":   "cp-1-bcdfg",   // a node that is called so
-		"cp-2-x7kq2":   "cp-2-x7kq2",   // the node is not there
-		"cp-0-storage": "cp-0-storage", // nothing that is made up
+		remediationrequest.UniqueName("cp-0", "check", "template"): "cp-0", // a name by kubemend
+		"cp-0-x7kq2":   "cp-0",         // a name by metadata.generateName
+		"cp-1-bcdfg":   "cp-1-bcdfg",   // a node has this name
+		"cp-2-x7kq2":   "cp-2-x7kq2",   // there is no node cp-2
+		"cp-0-storage": "cp-0-storage", // not a random suffix
 	} {
 		if got := namedAfter(&unstructured.Unstructured{Object: map[string]any{}}, name, there); got != want {
 			t.Errorf("%s is of %s, want %s", name, got, want)
@@ -69,8 +69,8 @@ func TestARequestWithoutItsAnnotationIsOfTheNodeThatItIsNamedAfter(t *testing.T)
 	}
 }
 
-// controlPlaneOfThree is a cluster that manages itself: three control-plane nodes, each with a Machine of its name in namespace capi, and a
-// check whose template is the power cycle. m1 is unhealthy.
+// controlPlaneOfThree returns a self-managed cluster: three control-plane nodes, each with a Machine of the same name in namespace capi,
+// and a check with a HostRemediationTemplate. m1 is unhealthy.
 func controlPlaneOfThree(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
 	power := aboutMachine("HostRemediation", "capi")
@@ -135,12 +135,11 @@ func TestWhichRequestsKeepTheControlPlaneWaiting(t *testing.T) {
 	}
 }
 
-// Package controlplane decides by it whose majority counts, and who is away.
 func TestWhatANodeSaysOfItsMember(t *testing.T) {
 	maintained := corev1.NodeCondition{Type: "MaintenanceInProgress", Status: corev1.ConditionTrue}
 	for name, tc := range map[string]struct {
 		edit   func(*corev1.Node)
-		holder string // of a lease on it
+		holder string // of the lease on the node
 		want   controlplane.Member
 	}{
 		"it is Ready": {},
@@ -173,7 +172,7 @@ func TestWhatANodeSaysOfItsMember(t *testing.T) {
 	}
 }
 
-// fromTemplate is a request of one of the kinds of tests, in a namespace of its own.
+// fromTemplate returns a request of one of kindsOfRequests, in another namespace than usual.
 func fromTemplate(kind, name string) *unstructured.Unstructured {
 	u := template(kind, name, false)
 	u.SetKind(kind)
@@ -182,7 +181,7 @@ func fromTemplate(kind, name string) *unstructured.Unstructured {
 	return u
 }
 
-// A tenant who may write an object in a namespace can give it any mark.
+// A tenant who may write an object in a namespace can give it any labels.
 func TestWhatIsElsewhereIsNoneOfTheChecksOwn(t *testing.T) {
 	marks := func(uid string) func(*unstructured.Unstructured) {
 		return func(u *unstructured.Unstructured) {
@@ -223,7 +222,7 @@ func TestWhatIsElsewhereIsNoneOfTheChecksOwn(t *testing.T) {
 	})
 }
 
-// Whose lease keeps a node is a rule of the package controlplane.
+// Package controlplane has the rule for which leases count.
 func TestALeaseOfAnotherHolderIsAReasonToWait(t *testing.T) {
 	at := metav1.NewMicroTime(epoch)
 	for owner, want := range map[types.UID][]string{"node-b": nil, "node-b-of-before": {"Reboot/b"}} {
@@ -244,7 +243,7 @@ func TestALeaseOfAnotherHolderIsAReasonToWait(t *testing.T) {
 	}
 }
 
-// The request says by UID which Machine it is about: another one that has the name now is no reason to keep it.
+// The request names its Machine by UID. Another Machine that has the same name now is no reason to keep the request.
 func TestAMachineOfTheSameNameKeepsNoRequestOfANodeThatIsGone(t *testing.T) {
 	k := partnered(t, byOne(aboutMachine("HostRemediation", "capi")), capiMachine("capi"))
 	k.settle("nhc")
@@ -324,13 +323,12 @@ func TestARequestOfAMemberThatIsGoneBlocksTheOthersForAWhileOnly(t *testing.T) {
 	}
 }
 
-// apis are what the API server of a fixture serves.
+// apis is the discovery client of a fixture.
 type apis struct {
 	discovery.ServerResourcesInterface
 	err error
 }
 
-// ServerPreferredResources are the kinds of requests.
 func (a *apis) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
 	list := &metav1.APIResourceList{GroupVersion: remediatorGroup + "/v1"}
 	for _, kind := range kindsOfRequests {
@@ -348,7 +346,7 @@ func (k *fixture) search() {
 	}
 }
 
-// restart forgets all that the controller remembers.
+// restart deletes the memory of the controller.
 func (k *fixture) restart() {
 	kinds := k.kinds()
 	k.r.memory, k.r.Kinds, k.r.Watches = memory{}, kinds, kinds
@@ -356,7 +354,7 @@ func (k *fixture) restart() {
 	k.search()
 }
 
-// away lets a check be deleted while the manager is away.
+// away deletes a check while no manager runs.
 func (k *fixture) away(name string) {
 	k.t.Helper()
 	k.ofMachine()
@@ -365,7 +363,7 @@ func (k *fixture) away(name string) {
 	k.restart()
 }
 
-// reconcileEnqueued makes a reconcile of each check that the start of the manager enqueues.
+// reconcileEnqueued reconciles each check that the start of the manager enqueues.
 func (k *fixture) reconcileEnqueued() {
 	k.t.Helper()
 	for _, req := range k.r.everybody(k.t.Context()) {

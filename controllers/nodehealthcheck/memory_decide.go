@@ -11,7 +11,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// recall takes over what is remembered of the nodes and requests that there are, and forgets about the others.
+// recall takes over the memory of nodes and requests that still exist or are in the check's status, and drops the rest.
 func (d *decider) recall() {
 	last, next := &d.f.Memory, &d.p.Memory
 	next.Decided = d.f.Now
@@ -38,9 +38,9 @@ func (d *decider) recall() {
 	}
 }
 
-// stateOf gives a request the time back in which its remediator could do nothing: the API server was out of reach; or no manager ran, for
-// whatever reason. That is known by the lease on the node, which is renewed after half of its term at the latest: then all the time since
-// it was renewed last is given back, at the first reconcile. It is remembered here, and for the next manager in the status.
+// stateOf returns the state of a request. The time in which its remediator could do nothing does not count for the timeout: outages of the
+// API server, and time without a manager, which the first reconcile sees from the lease on the node: if the lease was not renewed after
+// half of its term, all time since the last renewal does not count. The memory and the check's status keep the result.
 func (d *decider) stateOf(n *Node, r *Request, known *RequestMemory) RequestState {
 	over := !r.Deleting().IsZero() && (r.Listed == nil || !n.healthySince().IsZero())
 	state := RequestState{Over: over, Counted: health.Latest(d.f.countedFrom(r, over), known.Started)}
@@ -62,11 +62,11 @@ func (d *decider) stateOf(n *Node, r *Request, known *RequestMemory) RequestStat
 	return state
 }
 
-// countedFrom is from when on the time of r's step counts.
+// countedFrom returns when the timeout of r's step begins.
 //
-// A node may become unhealthy again while a request of the last time is still there: it was deleted when the node was healthy, or gone,
-// and its remediator has not released it. It may be at work or not. So the new failure begins with that request: it is a step of it, with
-// the time that it had left when it was deleted. Until something could be begun for the node, though, nothing is begun with it either.
+// A node may become unhealthy again while its remediator still keeps a deleted request of the earlier failure, and may still work. So the
+// new failure adopts that request, with the part of the timeout that was left when it was deleted. Until a remediation of the node could
+// begin, the request is not adopted, and its remaining time does not shrink.
 func (f *Facts) countedFrom(r *Request, over bool) time.Time {
 	switch {
 	case over:
@@ -77,12 +77,11 @@ func (f *Facts) countedFrom(r *Request, over bool) time.Time {
 	return r.Started()
 }
 
-// restartSlack is by how much a lease may be renewed later than it should be: reconciles take a while.
+// restartSlack is how much later than planned a lease may be renewed, because reconciles take a while.
 const restartSlack = 5 * time.Second
 
-// unrenewed is the time in which no remediator could work, as a process sees it that begins: all of the time since l was renewed, if the
-// check should have done that again meanwhile; else of what this process has seen itself what came after that. What was before it was
-// given back already.
+// unrenewed returns the outages that count at the first reconcile of a process: all time since l was renewed, if it is overdue for
+// renewal; else those outages that this process saw and that ended after the renewal. Earlier outages were considered before.
 func (l *Lease) unrenewed(seen []Outage, now time.Time) []Outage {
 	if !l.own() || l.Spec.RenewTime == nil {
 		return seen
@@ -94,14 +93,14 @@ func (l *Lease) unrenewed(seen []Outage, now time.Time) []Outage {
 	return slices.DeleteFunc(slices.Clone(seen), func(o Outage) bool { return !o.To.After(renewed) })
 }
 
-// A remediator that replaces machines says that it has succeeded when the old one is gone, which is long before there is a new node.
-// Until then the node is missing: the limits count it as one that is being remediated, or else each replacement would lower the number of
-// which the next ones may take their share. It stays in the status, without requests, so that the next manager knows it as well. What
-// ends that is a node that is made after it had gone, one for each that is missing, or its own return, or that it takes too long.
-
-// missing finds out which of the nodes that a remediation took away nothing has replaced yet, and returns until when the first of them is
-// missed. What one node has replaced, or what has come back, is listed no more; so that no node is taken for the replacement of two, the
-// others are missed since then.
+// missing sets Missing for nodes that a remediation has deleted and no new node has replaced yet, and returns when the first of them stops
+// being missing.
+//
+// A remediator that replaces machines reports success when the old machine is gone, long before the new node exists. If the limits did not
+// count the missing node meanwhile, each replacement would lower the total of which a percentage may be unhealthy. A missing node stays in
+// the check's status, without requests, so that the next manager counts it too. It stops being missing when it comes back, when a new
+// node is created (one for each missing node), or after ReplacementPatience. MissedSince is at least the creation of the newest node,
+// so that no node replaces two.
 func (d *decider) missing() time.Time {
 	var taken []int
 	for i := range d.f.Nodes {
@@ -128,7 +127,7 @@ func (d *decider) missing() time.Time {
 	return until
 }
 
-// nodesMade is when the selected nodes were made, the oldest first, without those that were away themselves; and when the newest was.
+// nodesMade returns the creation times of the selected nodes, the oldest first and without nodes that came back, and the newest of all.
 func (d *decider) nodesMade() (made []time.Time, newest time.Time) {
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
@@ -145,7 +144,7 @@ func (d *decider) nodesMade() (made []time.Time, newest time.Time) {
 	return made, newest
 }
 
-// takenAway reports whether a remediation may have taken n away lately. Of a Node that a person deleted no remediator says anything.
+// takenAway reports whether a remediation may have deleted n lately. If a user deletes a Node, no remediator reports anything about it.
 func (d *decider) takenAway(n *Node) bool {
 	switch {
 	case n.Exists() || len(n.Unseen) > 0 || !d.f.Now.Before(n.GoneSince(d.f.Now).Add(controlplane.ReplacementPatience)):
@@ -158,7 +157,7 @@ func (d *decider) takenAway(n *Node) bool {
 	return n.remembered()
 }
 
-// GoneSince is since when n, which is not there, is known to be gone.
+// GoneSince returns since when n is known to be gone.
 func (n *Node) GoneSince(now time.Time) time.Time {
 	if since := n.healthySince(); !since.IsZero() {
 		return since
@@ -166,12 +165,13 @@ func (n *Node) GoneSince(now time.Time) time.Time {
 	return now
 }
 
-// nodeAway is how long a node may be gone while a remediator has its finalizer on a request that it has not answered: it may have deleted
-// the Node, to make it again. (Poison Pill and Self Node Remediation before v0.8 do, while the node reboots.)
+// nodeAway is how long a node may be gone while a remediator keeps its finalizer on an unfinished request: it may have deleted the Node to
+// create it again. (Poison Pill, and Self Node Remediation before v0.8, do so while the node reboots.)
 const nodeAway = 10 * time.Minute
 
-// gone: the node is gone, not only out of the selection, so its requests have nothing left to do; but for those that wait (see awaited).
-// The lease stays until the last of them is gone, also if Kubernetes deletes it with the node: that may come back under its name.
+// gone decides about a node that does not exist any more: its requests are deleted, except those that are awaited. The lease ends after the
+// last request. If a request is awaited and Kubernetes deletes the lease with the node, the lease is taken again, because the node may come
+// back under its name.
 func (c *Case) gone() {
 	kept := false
 	for j := range c.n.Requests {
@@ -196,17 +196,17 @@ func (c *Case) gone() {
 	}
 }
 
-// stops notifies the remediator of a request that keeps it: Self Node Remediation releases requests about a Node that is gone only then.
+// stops notifies the remediator of a request with finalizers: otherwise Self Node Remediation never releases a request whose Node is gone.
 func (c *Case) stops(j int) {
 	if r := &c.n.Requests[j]; r.Kept() && !r.notified() && !c.f.Memory.Requests[r.ID()].Unpatchable {
 		c.Requests[j].note(nhcv1.TimedOutAnnotation, stamp(c.f.Now))
 	}
 }
 
-// awaited is until when a request is kept whose node is gone; zero if not at all. Kept are those whose remediator says that the node is
-// meant to go, until it has answered; those about a Machine that is still there: its remediator may have taken the node away, to have it
-// come back; both for the timeout of the step, or until they have the age that no request should have; and for a while those that a
-// remediator has its finalizer on.
+// awaited returns until when a request is kept although its node is gone; zero if it is deleted at once. An unfinished request is kept
+//   - for the timeout of its step, or without a timeout for tooOld, if its remediator announces that it deletes the Node, or if it is about
+//     a Machine that still exists: the remediator may have deleted the Node so that it comes back;
+//   - for nodeAway, if it has a finalizer.
 func (c *Case) awaited(j int) time.Time {
 	r := &c.n.Requests[j]
 	switch {
@@ -223,5 +223,5 @@ func (c *Case) awaited(j int) time.Time {
 	return time.Time{}
 }
 
-// tooOld is the age at which a request is counted. (Seed 002.)
+// tooOld is the age at which a request is flagged and counted as old. (Seed 002.)
 const tooOld = 48 * time.Hour

@@ -22,36 +22,34 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// Node is one node, by its name, and what there is about it.
+// Node is one node name, and all objects about it.
 type Node struct {
 	Name   string
 	Object *corev1.Node // nil if it is gone
-	// Selected says that the check selects it. A node that leaves the selection while it is being remediated is remediated to the end.
+	// Selected says that the check selects the node. A remediation goes on if the node's labels change so that it is not selected any more.
 	Selected bool
 
-	Requests []Request // of this check; oldest first
-	// Gone are the requests that exist no more and that only the status remembers, Unseen those that cannot be read now.
-	Gone, Unseen []Listed
-	// Loop is how often requests for the node were made, by their records; read only if one is gone. LoopAwaited is until when these are
-	// not known, after a start; zero if they are.
-	Loop        repeats.Loop
-	LoopAwaited time.Time
-	// Orphaned are requests of a check of the same name that was there before, Others those of others that name the node.
-	Orphaned, Others []*unstructured.Unstructured
-	// Named are the requests, of whatever maker, that have the name which one of the check would have, by template; nil where there is
-	// none. They are read only if a remediation may start.
+	Requests    []Request                    // of this check; oldest first
+	Gone        []Listed                     // requests that do not exist any more, from the check's status
+	Unseen      []Listed                     // requests that cannot be read now, from the check's status
+	Loop        repeats.Loop                 // how often requests for the node were created, by records; read only if a request is gone
+	LoopAwaited time.Time                    // until when, after a start, the records may not be known; zero if they are
+	Orphaned    []*unstructured.Unstructured // requests of a deleted check of the same name
+	Others      []*unstructured.Unstructured // requests for the node that this check did not create
+	// Named has for each template the existing request, whoever created it, with the name that the check's request would have; nil if there
+	// is none. It is read only if a remediation may start.
 	Named []*unstructured.Unstructured
-	// Listed is what the status of the check says of the node; nil if it does not list it.
+	// Listed is the node's entry in the check's status; nil if there is none.
 	Listed *nhcv1.UnhealthyNode
 	Lease  *Lease
-	// Machine is the Machine of Cluster API behind the node; nil if it was not looked for, as nothing is decided by it.
+	// Machine is the Machine of Cluster API behind the node; nil if it was not read, because the decision does not need it.
 	Machine *Machine
 }
 
 // Exists reports whether the node is there.
 func (n *Node) Exists() bool { return n.Object != nil }
 
-// ID tells the node from one of the same name that was there before; empty if it is gone.
+// ID is the UID of the node; empty if it is gone.
 func (n *Node) ID() string {
 	if n.Object == nil {
 		return ""
@@ -62,10 +60,11 @@ func (n *Node) ID() string {
 // ControlPlane reports whether the node is a member of the control plane.
 func (n *Node) ControlPlane() bool { return controlplane.IsMember(n.Object) }
 
-// Remediated reports whether there are requests for n.
+// Remediated reports whether requests of the check for n exist.
 func (n *Node) Remediated() bool { return len(n.Requests)+len(n.Unseen) > 0 }
 
-// Excluded reports whether the user of the node wants it left alone; empty that the label for that has no value, which counts for nothing.
+// Excluded reports whether the node has the label that excludes it from remediation. Empty says that the label has no value, so it does not
+// count.
 func (n *Node) Excluded() (excluded, empty bool) {
 	if n.Object == nil {
 		return false, false
@@ -78,7 +77,7 @@ func (n *Node) confirmed() bool {
 	return n.Object != nil && metav1.HasAnnotation(n.Object.ObjectMeta, nhcv1.ConfirmedHealthyAnnotation)
 }
 
-// healthySince is since when the status of the check says that the node is healthy, or gone; zero if it does not.
+// healthySince returns since when the node is healthy or gone, from the check's status; zero if the status does not say so.
 func (n *Node) healthySince() time.Time {
 	if n.Listed == nil || n.Listed.ConditionsHealthyTimestamp == nil {
 		return time.Time{}
@@ -88,25 +87,25 @@ func (n *Node) healthySince() time.Time {
 
 func (n *Node) delayed() bool { return n.Listed != nil && ptr.Deref(n.Listed.HealthyDelayed, false) }
 
-// remembered reports whether the status of the check says more of the node than that it is unhealthy.
+// remembered reports whether the check's status says more about the node than that it is unhealthy.
 func (n *Node) remembered() bool {
 	return !n.healthySince().IsZero() || n.Listed != nil && len(n.Listed.Remediations) > 0
 }
 
-// The two configs of OpenShift differ while its machine-config operator updates the node.
+// These two annotations of OpenShift differ while its machine-config operator updates the node.
 const (
 	OpenShiftDesiredConfig = "machineconfiguration.openshift.io/desiredConfig"
 	OpenShiftCurrentConfig = "machineconfiguration.openshift.io/currentConfig"
 )
 
-// terminating reports whether OpenShift is ending the node. (machine-api-termination-handler; medik8s takes any status for it.)
+// terminating reports whether the node's condition Terminating is True. (machine-api-termination-handler; medik8s accepts any status.)
 func (n *Node) terminating() bool {
 	return slices.ContainsFunc(n.Object.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == "Terminating" && c.Status == corev1.ConditionTrue
 	})
 }
 
-// OpenShift is the Machine of OpenShift that the node names; zero if it names none.
+// OpenShift returns the Machine of OpenShift that the node's annotation names; zero if there is none.
 func (n *Node) OpenShift() rule.Ref {
 	if n.Object == nil {
 		return rule.Ref{}
@@ -118,18 +117,16 @@ func (n *Node) OpenShift() rule.Ref {
 	return rule.Ref{Kind: "Machine", Namespace: namespace, Name: name}
 }
 
-// Machine is the Machine of Cluster API behind a node, of the cluster that the check runs in.
+// Machine is the Machine of Cluster API behind a node of the cluster that the manager runs in.
 type Machine struct {
-	Unread  bool
-	Object  *clusterv1.Machine // nil if there is none
-	Cluster *clusterv1.Cluster // nil if it could not be read
-	// Serviced says that the firmware of its host is being written; read only if an update in place has made no progress for long.
-	Serviced bool
-	// WatchedBy is a MachineHealthCheck that selects it and acts on it; empty if there is none.
-	WatchedBy string
+	Unread    bool
+	Object    *clusterv1.Machine // nil if there is none
+	Cluster   *clusterv1.Cluster // nil if it could not be read
+	Serviced  bool               // the host's firmware is being updated; read only if an in-place update has made no progress for long
+	WatchedBy string             // a MachineHealthCheck that selects the Machine and acts on it; empty if there is none
 }
 
-// There reports whether there is a Machine, as far as is known.
+// There reports whether a Machine was found.
 func (m *Machine) There() bool { return m != nil && m.Object != nil }
 
 // Ref names the Machine.
@@ -141,7 +138,7 @@ func (m *Machine) cluster() rule.Ref {
 	return rule.Ref{Kind: "Cluster", Namespace: m.Object.Namespace, Name: m.Object.Spec.ClusterName}
 }
 
-// updatingUntil is until when an update in place keeps the node from being remediated, as far as time ends that; holds says that it does.
+// updatingUntil reports whether an in-place update blocks the remediation of the node (holds), and until when at most; zero if unknown.
 func (m *Machine) updatingUntil(now time.Time) (until time.Time, holds bool) {
 	if !m.There() || health.Updating(m.Object) == nil {
 		return time.Time{}, false
@@ -159,10 +156,10 @@ func (m *Machine) annotated(key string) bool {
 // Request is a remediation request that the check made.
 type Request struct {
 	Object *unstructured.Unstructured
-	Step   int // of the template it was made from; -1 if the check does not name that any more
-	// MachineThere says that it is about a Machine that is there, and stays; read only if its node is gone.
+	Step   int // index of its template; -1 if the check does not name that any more
+	// MachineThere says that the request is about a Machine that exists and is not being deleted; read only if the node is gone.
 	MachineThere bool
-	Listed       *nhcv1.Remediation // what the status says of it; nil if it does not list it
+	Listed       *nhcv1.Remediation // its entry in the check's status; nil if there is none
 }
 
 // Ref names the request.
@@ -173,7 +170,7 @@ func RefOf(obj *unstructured.Unstructured) rule.Ref {
 	return rule.Ref{Kind: obj.GetKind(), Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-// Entry is what the status of the check says of the request.
+// Entry returns the entry of the request for the check's status.
 func (r *Request) Entry() nhcv1.Remediation {
 	obj := r.Object
 	entry := nhcv1.Remediation{
@@ -188,10 +185,10 @@ func (r *Request) Entry() nhcv1.Remediation {
 	return entry
 }
 
-// ID tells the request from one of the same name that was there before.
+// ID is the UID of the request.
 func (r *Request) ID() string { return string(r.Object.GetUID()) }
 
-// Started is when the request was made.
+// Started is when the request was created.
 func (r *Request) Started() time.Time { return r.Object.GetCreationTimestamp().UTC() }
 
 // Deleting is since when the request is being deleted; zero if it is not.
@@ -205,17 +202,16 @@ func (r *Request) Deleting() time.Time {
 // Kept reports whether the request has finalizers.
 func (r *Request) Kept() bool { return len(r.Object.GetFinalizers()) > 0 }
 
-// Clings reports whether a remediator holds on to the request for longer than is waited for.
+// Clings reports whether the request has been being deleted for ClingingFor, because its remediator keeps its finalizers.
 func (r *Request) Clings(now time.Time) bool { return idleFor(r.Deleting(), ClingingFor, now) }
 
-// notified reports whether the remediator of the request was notified that it was given up. Remediators go by the annotation, whatever its
-// value.
+// notified reports whether the request has the annotation that makes its remediator stop. Remediators ignore the annotation's value.
 func (r *Request) notified() bool {
 	_, noted := r.Object.GetAnnotations()[nhcv1.TimedOutAnnotation]
 	return noted
 }
 
-// GivenUp is when the request was given up, as its status entry or its annotation says; zero if it was not.
+// GivenUp is when the request was given up, from the check's status or its annotation; zero if it was not.
 func (r *Request) GivenUp() time.Time {
 	if r.Listed != nil && r.Listed.TimedOut != nil {
 		return r.Listed.TimedOut.Time
@@ -223,7 +219,7 @@ func (r *Request) GivenUp() time.Time {
 	return r.annotated(nhcv1.TimedOutAnnotation)
 }
 
-// annotated is the moment that an annotation of the request holds; zero if there is none, or one that is none.
+// annotated returns the time in an annotation of the request; zero if there is none or it cannot be parsed.
 func (r *Request) annotated(key string) time.Time {
 	at, _ := time.Parse(time.RFC3339, r.Object.GetAnnotations()[key])
 	return at
@@ -239,7 +235,7 @@ func (r *Request) deletesNode() bool {
 	return status == escalation.Yes
 }
 
-// Listed is a request as only the status of the check remembers it.
+// Listed is a request that could not be read, or does not exist any more, as the check's status has it.
 type Listed struct {
 	nhcv1.Remediation
 	Step int // -1 if the check does not name its template any more
@@ -250,14 +246,13 @@ func (l *Listed) Ref() rule.Ref {
 	return rule.Ref{Kind: l.Resource.Kind, Namespace: l.Resource.Namespace, Name: l.Resource.Name}
 }
 
-// Template is a remediation template of the check: one step of its escalation, or all of it.
+// Template is a remediation template of the check: one step of its escalation, or its only template.
 type Template struct {
 	corev1.ObjectReference
-	Step    *nhcv1.EscalatingRemediation // nil if the check names no other template
-	Request schema.GroupVersionKind      // of its requests
-	// Object is the template itself; nil if it cannot be used. Unread says that the reader may not read it, and that the controller may.
-	Object *unstructured.Unstructured
-	Unread bool
+	Step    *nhcv1.EscalatingRemediation // nil if the check has no escalation
+	Request schema.GroupVersionKind      // the kind of its requests
+	Object  *unstructured.Unstructured   // nil if it cannot be used
+	Unread  bool                         // the user of kubectl mend may not read it, while the manager may
 }
 
 // Ref names the template.
@@ -265,12 +260,12 @@ func (t *Template) Ref() rule.Ref {
 	return rule.Ref{Kind: t.Kind, Namespace: t.Namespace, Name: t.Name}
 }
 
-// String names the template and what is made from it.
+// String names the kind of the template's requests, and the template.
 func (t *Template) String() string {
 	return fmt.Sprintf("%s from template %s/%s", t.Request.Kind, t.Namespace, t.Name)
 }
 
-// Place names the template, and its step, as people find them in the check.
+// Place names the template and its step, as in the check.
 func (t *Template) Place() string {
 	if t.Step == nil {
 		return t.Ref().String()
@@ -278,7 +273,7 @@ func (t *Template) Place() string {
 	return fmt.Sprintf("%s (order %d)", t.Ref(), t.Step.Order)
 }
 
-// timeout is how long the step is waited for; zero waits without end.
+// timeout is the timeout of the step; zero means that there is none.
 func (t *Template) timeout() time.Duration {
 	if t.Step == nil {
 		return 0
@@ -288,15 +283,15 @@ func (t *Template) timeout() time.Duration {
 
 const infrastructureGroup = "infrastructure.cluster.x-k8s.io"
 
-// OfMachines reports whether requests of that kind are about Machines of Cluster API, which own them and after which they are named:
-// those of infrastructure providers and our own are. (Cluster API, contract of external remediation.)
+// OfMachines reports whether requests of a kind are about Machines of Cluster API, as those of infrastructure providers and kubemend are.
+// The Machine owns such a request and gives it its name. (Cluster API, contract of external remediation.)
 func OfMachines(kind schema.GroupVersionKind) bool {
 	return kind.Group == infrastructureGroup || kind.Group == mendv1.GroupVersion.Group
 }
 
-// Unsuitable is why no request from t can be about n, and the same as a clause; the reason is empty if one can. Requests of machines live
-// with their Machine, which is Cluster API's, or, for those that OpenShift's own operator serves, OpenShift's. The second clause is
-// medik8s'.
+// Unsuitable returns why no request from t can be about n, as a reason and as a clause; empty if one can. A request about a Machine must be
+// in the namespace of the Machine of Cluster API or, if OpenShift's own operator serves the kind, of OpenShift's Machine. The second clause
+// is that of medik8s.
 func (t *Template) Unsuitable(n *Node) (Reason, string) {
 	if !OfMachines(t.Request) || t.OwnedByMachine(n) || t.OwnedByOpenShift(n) {
 		return "", ""
@@ -312,15 +307,15 @@ func (t *Template) Unsuitable(n *Node) (Reason, string) {
 		"%s must be in the %s namespace, that of the Machine. It is configured to be in namespace: %s", t.Kind, namespace, t.Namespace)
 }
 
-// OwnedByMachine reports whether the Machine of Cluster API owns t's request about it, which is named after it. Remediators of others
-// know machine.openshift.io alone, do not look at the group of an owner, and would look for a Machine there that has the name of this one.
-// (medik8s' Self Node Remediation, internal/controller/owner_and_name.go; its Machine Deletion Remediation.)
+// OwnedByMachine reports whether the Machine of Cluster API behind n owns requests from t. It must not own requests of other remediators:
+// they ignore the API group of an owner and would look for a Machine of machine.openshift.io with the same name. (medik8s' Self Node
+// Remediation, internal/controller/owner_and_name.go; its Machine Deletion Remediation.)
 func (t *Template) OwnedByMachine(n *Node) bool {
 	return OfMachines(t.Request) && n.Machine.There() && n.Machine.Object.Namespace == t.Namespace
 }
 
-// OwnedByOpenShift reports whether the Machine of OpenShift that n names owns t's request about it. Requests of kubemend.io are Cluster
-// API's.
+// OwnedByOpenShift reports whether the Machine of OpenShift behind n owns requests from t. It never owns requests of kubemend.io, which are
+// about Machines of Cluster API.
 func (t *Template) OwnedByOpenShift(n *Node) bool {
 	machine := n.OpenShift()
 	return machine.Name != "" && machine.Namespace == t.Namespace && t.Request.Group != mendv1.GroupVersion.Group && !t.OwnedByMachine(n)

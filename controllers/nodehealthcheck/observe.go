@@ -26,21 +26,20 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// observed are the facts of one check, and the objects that they were read from.
+// observed has the facts of one check, and the objects that they were read from.
 type observed struct {
-	facts Facts
-	check *nhcv1.NodeHealthCheck
-	nodes map[string]*Node // of which anything is known, by name
-	// listed is what the status says of requests, byName all requests that there are, and others those that the check did not make.
-	listed map[types.UID]*listed
-	byName map[objectKey]*unstructured.Unstructured
-	others []*unstructured.Unstructured
-	// namespaces are those in which the check makes requests, or made them.
+	facts  Facts
+	check  *nhcv1.NodeHealthCheck
+	nodes  map[string]*Node                         // all nodes about which anything is known, by name
+	listed map[types.UID]*listed                    // the requests in the check's status
+	byName map[objectKey]*unstructured.Unstructured // all requests
+	others []*unstructured.Unstructured             // the requests that the check did not create
+	// namespaces are the namespaces of the check's templates and requests.
 	namespaces map[string]bool
-	// unreadable are kinds of requests that could not be read. What is known of theirs stays as it is.
+	// read and unreadable are kinds of requests. The status entries of requests of an unreadable kind stay as they are.
 	read, unreadable map[schema.GroupKind]bool
 	leases           map[string]*coordinationv1.Lease // by name
-	// released says that the check is gone, and that the requests of all kinds may be its.
+	// released says that the check is gone, so requests of all kinds may belong to it.
 	released bool
 }
 
@@ -51,7 +50,7 @@ func newObserved(check *nhcv1.NodeHealthCheck, facts Facts) *observed {
 	}
 }
 
-// node is what is known of the node called name.
+// node returns the node called name, and adds it if necessary.
 func (state *observed) node(name string) *Node {
 	if state.nodes[name] == nil {
 		state.nodes[name] = &Node{Name: name}
@@ -59,7 +58,7 @@ func (state *observed) node(name string) *Node {
 	return state.nodes[name]
 }
 
-// observe reads what the decision about a check depends on. With an error not all of it was read.
+// observe reads all that the decision about a check depends on.
 func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, now time.Time) (*observed, error) {
 	state := newObserved(check, r.facts(check, now))
 	r.observeTemplates(ctx, state)
@@ -89,13 +88,13 @@ func (state *observed) awaits(kind schema.GroupVersionKind, ready bool) {
 	}
 }
 
-// readRetry is how soon a template is looked for again that was not there (medik8s), and what is not watched is looked at.
-// Templates that come later are watched; their kinds are not.
+// readRetry is how soon a missing template (as in medik8s), and objects that are not watched, are read again. A template that is created
+// later shows in a watch, but a kind that is installed later does not.
 const readRetry = 15 * time.Second
 
 func (state *observed) retry() { state.facts.Retry = state.facts.Now.Add(readRetry) }
 
-// observeNodes reads the nodes that the check selects, or has not done with. A selector that cannot be parsed selects nothing.
+// observeNodes reads the nodes that the check selects, or has to finish. A selector that cannot be parsed selects nothing.
 func (r *Reconciler) observeNodes(ctx context.Context, state *observed) error {
 	selector, err := metav1.LabelSelectorAsSelector(&state.check.Spec.Selector)
 	if err != nil {
@@ -113,8 +112,8 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) error {
 	return r.observeUnfinished(ctx, state)
 }
 
-// observeUnfinished reads the nodes that the check does not select and has not done with: there are requests for them, of the check or of
-// one of its name before it, or it holds their lease, or its status says of one that is gone that it was remediated.
+// observeUnfinished adds the nodes that the check has to finish, even if it does not select them: nodes with requests of the check or of a
+// deleted check of the same name, nodes whose lease the check holds, and nodes that are gone after a remediation according to its status.
 func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed) error {
 	for i := range state.check.Status.UnhealthyNodes {
 		listed := &state.check.Status.UnhealthyNodes[i]
@@ -129,7 +128,7 @@ func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed) err
 		if !n.Selected {
 			node := &corev1.Node{}
 			if err := r.Client.Get(ctx, client.ObjectKey{Name: n.Name}, node); err == nil && !unfinished {
-				continue // it is there, and nothing is to be done about it
+				continue // the node exists, and there is nothing to finish
 			} else if err == nil {
 				n.Object = node
 			} else if !apierrors.IsNotFound(err) {
@@ -155,17 +154,18 @@ func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
 	return explain.Unmatched(check.Spec.Selector, node.Labels)
 }
 
-// Explain is what a reconcile of the check called name would see and decide at now; nil if there is no such check. It only reads. Without
-// the memory of reconciles a node whose condition turns between bad statuses may seem due later than it is, and never earlier.
+// Explain returns what a reconcile of the check called name would see and decide at now; nil if there is no such check. It only reads.
+// Without the memory of the manager, a node whose condition alternates between unhealthy statuses may seem due later than it is, but never
+// earlier.
 //
-// Whether kubemend serves the kind in a cluster, and whether it is there at all, the caller has to know.
+// The caller has to know whether the kind is installed and kubemend acts on it.
 func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*explain.Check, error) {
 	check, err := r.read(ctx, name)
 	if err != nil || check == nil || !check.DeletionTimestamp.IsZero() {
 		return nil, err
 	}
 	state, err := r.observe(ctx, check, now)
-	if err == nil && len(state.facts.Awaited) > 0 { // kinds come into use when they are asked for; a reconcile would wait a moment as well
+	if err == nil && len(state.facts.Awaited) > 0 { // the first attempt made the kinds known; a reconcile would be repeated too
 		state, err = r.observe(ctx, check, now)
 	}
 	if err != nil {
@@ -180,25 +180,25 @@ func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*
 	return c, nil
 }
 
-// The groups of OpenShift's kinds.
+// API groups of OpenShift.
 const (
 	ConfigGroup  = "config.openshift.io"
 	machineGroup = "machine.openshift.io"
 )
 
-// The kinds of OpenShift that are read.
+// Kinds of OpenShift that the controller reads.
 var (
 	ClusterVersions     = schema.GroupVersionKind{Group: ConfigGroup, Version: "v1", Kind: "ClusterVersion"}
 	MachineHealthChecks = schema.GroupVersionKind{Group: machineGroup, Version: "v1beta1", Kind: "MachineHealthCheck"}
 	OpenShiftMachines   = schema.GroupVersionKind{Group: machineGroup, Version: "v1beta1", Kind: "Machine"}
 )
 
-// RBAC for what is OpenShift's.
+// RBAC for objects of OpenShift.
 // +kubebuilder:rbac:groups=config.openshift.io,resources=clusterversions,verbs=list;watch
 // +kubebuilder:rbac:groups=machine.openshift.io,resources=machinehealthchecks,verbs=list;watch
 // +kubebuilder:rbac:groups=machine.openshift.io,resources=machines,verbs=get
 
-// openshiftObjects returns the objects of a kind of OpenShift; none if it is not installed. It is false if they were not read yet.
+// openshiftObjects returns the objects of a kind of OpenShift; none if it is not installed. The bool is false if they are not read yet.
 func (r *Reconciler) openshiftObjects(ctx context.Context, crd string, kind schema.GroupVersionKind) (
 	[]unstructured.Unstructured, bool, error,
 ) {
@@ -213,8 +213,8 @@ func (r *Reconciler) openshiftObjects(ctx context.Context, crd string, kind sche
 	return list, true, err
 }
 
-// observeConflict looks for MachineHealthChecks of OpenShift. The one that it brings along is left its nodes; any other one disables the
-// check, since it may act on the same nodes. (medik8s; seed 001.)
+// observeConflict reads OpenShift's MachineHealthChecks. The one that OpenShift ships is left the nodes that it handles. Any other disables
+// the check, because both could act on the same nodes. (medik8s; seed 001.)
 func (r *Reconciler) observeConflict(ctx context.Context, state *observed) error {
 	checks, ready, err := r.openshiftObjects(ctx, "machinehealthchecks."+machineGroup, MachineHealthChecks)
 	if err != nil {
@@ -228,9 +228,9 @@ func (r *Reconciler) observeConflict(ctx context.Context, state *observed) error
 	return nil
 }
 
-// shipped reports whether check is the one that OpenShift brings along, as it comes: one that was changed in anything is one more that
-// somebody wants something of. (machine-api-operator, install/0000_30_machine-api-operator_13_machinehealthcheck.yaml, which is the same
-// since March 2021; medik8s takes any one for it whose only condition is of type Terminating.)
+// shipped reports whether check is the MachineHealthCheck that OpenShift ships, and a user has not changed it. (machine-api-operator,
+// install/0000_30_machine-api-operator_13_machinehealthcheck.yaml, unchanged since March 2021; medik8s accepts any MachineHealthCheck
+// whose only condition has the type Terminating.)
 func shipped(check *unstructured.Unstructured) bool {
 	spec, _, err := unstructured.NestedMap(check.Object, "spec")
 	conditions, _ := spec["unhealthyConditions"].([]any)
@@ -238,7 +238,7 @@ func shipped(check *unstructured.Unstructured) bool {
 		return false
 	}
 	cond, _ := conditions[0].(map[string]any)
-	zero := func(fields map[string]any, key string) bool { // however it is written
+	zero := func(fields map[string]any, key string) bool { // missing, or written as 0, 0s or 0m
 		text, isText := fields[key].(string)
 		timeout, err := time.ParseDuration(text)
 		delete(fields, key)
@@ -251,7 +251,7 @@ func shipped(check *unstructured.Unstructured) bool {
 	})
 }
 
-// observeUpgrade finds out whether OpenShift is upgrading the cluster. It is asked only if there may be a remediation to start.
+// observeUpgrade finds out whether OpenShift is upgrading the cluster, but only if a remediation may have to start.
 func (r *Reconciler) observeUpgrade(ctx context.Context, state *observed) {
 	if !slices.ContainsFunc(state.facts.Nodes, func(n Node) bool { return state.facts.Concerns(&n) }) {
 		return
@@ -269,14 +269,14 @@ func (r *Reconciler) observeUpgrade(ctx context.Context, state *observed) {
 	}
 }
 
-// EtcdNamespace is where OpenShift runs etcd.
+// EtcdNamespace is the namespace in which OpenShift runs etcd.
 const EtcdNamespace = "openshift-etcd"
 
-// RBAC for OpenShift's etcd. Its namespace is there on OpenShift alone, so no package can have a Role in it.
+// RBAC for OpenShift's etcd. The packages cannot have a Role in its namespace, which exists only on OpenShift.
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list
 // +kubebuilder:rbac:groups=core,resources=pods,verbs=list
 
-// observeEtcd reads what there is of OpenShift's etcd, live: what was true a moment ago is not enough.
+// observeEtcd reads the state of OpenShift's etcd with live reads, because a cache may be out of date.
 func (r *Reconciler) observeEtcd(ctx context.Context) (Etcd, error) {
 	there, err := r.Installed(ctx, "clusterversions."+ConfigGroup)
 	if err != nil || !there {

@@ -22,7 +22,7 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// machineCheck is a MachineHealthCheck of OpenShift, beside the Machines, with a condition of each of those types.
+// machineCheck returns a MachineHealthCheck of OpenShift with conditions of the given types.
 func machineCheck(name string, conditions ...string) *unstructured.Unstructured {
 	var all []any
 	for _, kind := range conditions {
@@ -35,7 +35,7 @@ func machineCheck(name string, conditions ...string) *unstructured.Unstructured 
 	return u
 }
 
-// shippedCheck is the one that OpenShift brings along, with a change to its spec.
+// shippedCheck returns the MachineHealthCheck that OpenShift ships, with changes to its spec.
 func shippedCheck(change ...func(spec map[string]any)) *unstructured.Unstructured {
 	u := machineCheck("machine-api-termination-handler", "Terminating")
 	spec := u.Object["spec"].(map[string]any)
@@ -97,7 +97,7 @@ func TestWhatIsReadOfEtcd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		objects []client.Object
 		want    Etcd
-		can     bool // etcd do without node n
+		can     bool // etcd can do without node n
 	}{
 		"a budget that allows a disruption": {[]client.Object{budget("b", 1), pod("n", corev1.ConditionTrue)}, Etcd{
 			There: true, Budgets: 1, Budget: EtcdNamespace + "/b", Allows: true,
@@ -132,7 +132,7 @@ func TestWhatIsReadOfEtcd(t *testing.T) {
 	}
 }
 
-// aboutMachine are references to templates of requests about Machines, by kind.
+// aboutMachine returns a reference to a template for requests about Machines.
 func aboutMachine(kind, in string) corev1.ObjectReference {
 	gv := map[string]string{"Metal3Remediation": "infrastructure.cluster.x-k8s.io/v1beta1", "HostRemediation": "kubemend.io/v1alpha1"}[kind]
 	return corev1.ObjectReference{APIVersion: gv, Kind: kind + remediationrequest.TemplateSuffix, Namespace: in, Name: strings.ToLower(kind)}
@@ -146,14 +146,14 @@ func templateFrom(ref corev1.ObjectReference) *unstructured.Unstructured {
 	return u
 }
 
-// capiMachine is the Machine of Cluster API of node b.
+// capiMachine returns the Machine of Cluster API for node b.
 func capiMachine(in string) *clusterv1.Machine {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "m-b", UID: "capi-m-b"}}
 	m.Status.NodeRef.Name = "b"
 	return m
 }
 
-// partnered is a cluster with node b that is unhealthy, and Machines behind it.
+// partnered returns a cluster with the unhealthy node b and its Machines.
 func partnered(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec), objects ...client.Object) *fixture {
 	t.Helper()
 	c := check("nhc", spec)
@@ -176,7 +176,6 @@ func partnered(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec), objects ...c
 	return k
 }
 
-// byOne has one template.
 func byOne(ref corev1.ObjectReference) func(*nhcv1.NodeHealthCheckSpec) {
 	return func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = &ref }
 }
@@ -199,7 +198,7 @@ func TestAStepThatCannotBeAboutTheNodeIsPassedOver(t *testing.T) {
 	}
 }
 
-// allObjects are the requests of all kinds.
+// allObjects returns the requests of all kinds.
 func (k *fixture) allObjects() []*unstructured.Unstructured {
 	k.t.Helper()
 	all := k.objects()
@@ -216,7 +215,7 @@ func (k *fixture) allObjects() []*unstructured.Unstructured {
 	return all
 }
 
-// foreignRequest is a request about a Machine that no check here made.
+// foreignRequest returns a request about a Machine that no check created.
 func foreignRequest(kind, in, name string, change ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	u := templateFrom(aboutMachine(kind, in))
 	u.SetKind(kind)
@@ -243,7 +242,7 @@ func ownedByMachine(name, uid string) func(*unstructured.Unstructured) {
 func TestTheFlagNamesATemplate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		value string
-		want  *corev1.ObjectReference // nil if the value is refused
+		want  *corev1.ObjectReference // nil if the value is invalid
 	}{
 		"seed 1.2: Poison Pill's": {
 			"PoisonPillRemediationTemplate.v1alpha1.poison-pill.medik8s.io/openshift-operators/poison-pill-default-template",
@@ -276,11 +275,11 @@ func TestTheCheckByDefault(t *testing.T) {
 	flag := ptr.To(refTo("Reboot", "reboot"))
 	t.Run("seed 1.1: is nhc-worker-default, and has workers remediated with the template of the flag", func(t *testing.T) {
 		k := newFixture(t, append(workers("a", "b", "c"), member("m"), template("Reboot", "reboot", false))...)
-		for range 2 { // as often as the manager starts
+		for range 2 { // the manager starts twice
 			must.Do(t, CreateDefault(t.Context(), k.client, k.client, flag))
 		}
 		c := k.check("nhc-worker-default")
-		c.Spec.UnhealthyConditions = check("").Spec.UnhealthyConditions // the API server's part
+		c.Spec.UnhealthyConditions = check("").Spec.UnhealthyConditions // the default by the API server
 		k.update(c)
 		k.turn("m", corev1.ConditionUnknown)
 		k.bad("b")

@@ -31,7 +31,7 @@ type Options struct {
 	Concurrency    int
 	LeaseNamespace string
 	Grace          time.Duration
-	// DefaultTemplate is that of the check which the manager creates where there is none; nil if it creates none.
+	// DefaultTemplate is the template of the check that the manager creates if there is no check; nil if it creates none.
 	DefaultTemplate *corev1.ObjectReference
 }
 
@@ -53,7 +53,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		})
 }
 
-// Validate returns everything that is wrong with the values that the types of the flags let pass.
+// Validate returns the errors in the values of the flags.
 func (o *Options) Validate() error {
 	return errors.Join(
 		flags.Positive("nodehealthcheck-concurrency", o.Concurrency),
@@ -62,10 +62,10 @@ func (o *Options) Validate() error {
 	)
 }
 
-// DefaultName is the name of the check that the manager makes on request. (Seed 001.)
+// DefaultName is the name of the check that the manager creates if a flag says so. (Seed 001.)
 const DefaultName = "nhc-worker-default"
 
-// parseTemplate is the remediation template that is written as Kind.version.group/namespace/name; nil if nothing is.
+// parseTemplate parses Kind.version.group/namespace/name; nil if value is empty.
 func parseTemplate(value string) (*corev1.ObjectReference, error) {
 	if value == "" {
 		return nil, nil
@@ -84,7 +84,7 @@ func parseTemplate(value string) (*corev1.ObjectReference, error) {
 
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list;create
 
-// CreateDefault makes the check DefaultName, with that template, for all nodes but those of the control plane, unless there is any check.
+// CreateDefault creates the check DefaultName, for all nodes except those of the control plane, unless there is any check.
 func CreateDefault(ctx context.Context, writer client.Writer, live client.Reader, template *corev1.ObjectReference) error {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := live.List(ctx, list, client.Limit(1)); err != nil {
@@ -110,33 +110,32 @@ func CreateDefault(ctx context.Context, writer client.Writer, live client.Reader
 	return nil
 }
 
-// shortOutage is how long the API server may be away without a kubelet missing a report: leases of nodes are renewed every ten seconds.
+// shortOutage is how long the API server may be down before a kubelet misses a report: kubelets renew their leases every ten seconds.
 const shortOutage = 10 * time.Second
 
-// Contact knows when the API server was out of reach by what becomes of the requests that are made anyhow, such as watches.
+// Contact finds the outages of the API server by the results of the requests that the manager sends anyway.
 type Contact struct {
 	Clock clock.PassiveClock
-	// Next makes the requests.
-	Next http.RoundTripper
-	// Ahead is how far the manager's clock is ahead of the API server's; less than 0 if it is behind, 0 up to 30 s. It may be nil.
+	Next  http.RoundTripper // sends the requests
+	// Ahead returns Facts.ClockAhead; may be nil.
 	Ahead func() time.Duration
 
 	mu      sync.Mutex
-	lost    time.Time // since when nothing is answered; zero while there is contact
+	lost    time.Time // since when no request is answered; zero if the last one was
 	outages []Outage
 }
 
 const mostOutages = 20
 
-// RoundTrip makes a request, and notes what becomes of it.
+// RoundTrip sends a request, and notes whether the API server has answered it.
 func (c *Contact) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := c.Next.RoundTrip(req)
 	switch {
-	case errors.Is(err, context.Canceled): // by ourselves
+	case errors.Is(err, context.Canceled): // by the manager itself
 	case err != nil:
 		c.note(false)
 	default:
-		away := []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout} // says who stands before it
+		away := []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout} // from a load balancer
 		c.note(!slices.Contains(away, resp.StatusCode))
 	}
 	return resp, err

@@ -28,25 +28,25 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// Requests and leases are orphaned when their check is deleted, also while no manager ran, and when kubemend is uninstalled. A request
-// without its check is waited for by no controller, and its remediator would go on for ever.
+// Requests and leases are orphaned when their check is deleted, also while no manager runs, and when kubemend is uninstalled. Without this
+// file nobody would delete an orphaned request, and its remediator would go on forever.
 
 const (
-	// releaseRetry is how soon orphaned requests are read again whose remediator has removed the mark of the check: nothing tells their
-	// end.
+	// releaseRetry is how soon to read orphaned requests again: if a remediator has removed a request's labels, no watch shows its end.
 	releaseRetry = time.Minute
 	searchRetry  = 15 * time.Second
 )
 
-// release ends what the check called name began, which is gone.
+// release deletes the requests and leases of the deleted check called name.
 func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (ctrl.Result, error) {
 	r.forget(name)
 	result, _, err := r.endOrphans(ctx, name, nil, now)
 	return result, err
 }
 
-// endOrphans ends the requests of the check called name, and when the last one for a node is gone its lease: a remediator that keeps its
-// request may be at work. Listed is what the status of the check says, if that is there. It returns whether requests are left.
+// endOrphans deletes the requests of the check called name. It deletes the lease on a node after the last request for the node is gone,
+// because until then its remediator may work. Listed has the requests in the check's status, if the check still exists. It returns whether
+// requests are left.
 func (r *Reconciler) endOrphans(ctx context.Context, name string, listed map[types.UID]*listed, now time.Time) (ctrl.Result, bool, error) {
 	state, err := r.observeOrphans(ctx, name, listed, now)
 	if errors.Is(err, consistency.ErrStale) {
@@ -82,11 +82,11 @@ func (r *Reconciler) endOrphans(ctx context.Context, name string, listed map[typ
 	return enqueue.At(at, r.Clock.Now()), left, nil
 }
 
-// observeOrphans reads the requests and leases of the check called name. It returns nil if there is such a check after all: the cache of
-// checks may lag behind that of requests.
+// observeOrphans reads the requests and leases of the check called name. It returns nil if the check exists after all, because the cache of
+// checks may be behind that of requests.
 func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map[types.UID]*listed, now time.Time) (*observed, error) {
 	if gone, err := r.gone(ctx, name); !gone || err != nil {
-		return nil, err // the cache will show it, and that enqueues it
+		return nil, err // the check is enqueued when the cache shows it
 	}
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	state := newObserved(check, FactsOf(check, now))
@@ -111,7 +111,7 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map
 	return state, r.observeUnfinished(ctx, state)
 }
 
-// gone reports whether there is no check called name, or none that counts any more: a teardown acts on none.
+// gone reports whether the check called name does not exist or is being deleted. During a teardown all checks count as gone.
 func (r *Reconciler) gone(ctx context.Context, name string) (bool, error) {
 	if r.Teardown {
 		return true, nil
@@ -127,13 +127,14 @@ func (r *Reconciler) gone(ctx context.Context, name string) (bool, error) {
 	return !check.DeletionTimestamp.IsZero(), nil
 }
 
-// tearDown ends what the check called name has begun, as if it were deleted, and has the check say that kubemend acts on it no more.
+// tearDown deletes the requests and leases of the check called name, as if the check were deleted, and writes into its status that kubemend
+// does not act on it any more.
 func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.NodeHealthCheck, now time.Time) (ctrl.Result, error) {
 	state := &observed{check: check}
 	var listed map[types.UID]*listed
 	if check != nil {
 		listed, state.facts = statusByUID(check), FactsOf(check, now)
-		for _, remediation := range remediations(check) { // no search finds a request that has lost its mark
+		for _, remediation := range remediations(check) { // the search does not find a request that has lost its labels
 			kind := remediation.Resource.GroupVersionKind()
 			if err := r.await(ctx, state, kind); err != nil && !apierrors.IsForbidden(err) {
 				return ctrl.Result{}, fmt.Errorf("read the %s of NodeHealthCheck %s: %w", kind.Kind, name, err)
@@ -158,7 +159,8 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 	return result, err
 }
 
-// dropped is what a check says on which kubemend acts no more. The list of its nodes may be all that says which check made their requests.
+// dropped returns the check with the status for a teardown. The list of nodes is kept until all requests are gone, because it may be the
+// only evidence that the check created them.
 func (state *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
 	next := state.check.DeepCopy()
 	if gone {
@@ -172,16 +174,17 @@ func (state *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
 	return next
 }
 
-// searchState is how far the search for kinds of requests is that no check names any more, as their check was deleted while no manager ran.
+// searchState is the state of the search for requests of kinds that no check names any more, because their check was deleted while no
+// manager ran.
 type searchState int32
 
 const (
-	searching    searchState = iota // it was not tried yet, which takes no more than a moment
-	searchFailed                    // and is repeated
+	searching    searchState = iota // the first attempt, which takes only a moment
+	searchFailed                    // the search is repeated
 	searched
 )
 
-// searchedFor is searched without a manager: then there are no orphans to be found.
+// searchedFor returns the state of the search; searched if there is no manager and so no search.
 func (r *Reconciler) searchedFor() searchState {
 	if r.Discovery == nil {
 		return searched
@@ -189,16 +192,16 @@ func (r *Reconciler) searchedFor() searchState {
 	return searchState(r.search.Load())
 }
 
-// searchOrphans searches until it could look everywhere.
+// searchOrphans repeats searchOnce until it succeeds.
 func (r *Reconciler) searchOrphans(ctx context.Context) error {
 	now := r.Clock.Now()
-	r.memory.began.CompareAndSwap(nil, &now) // the first check may come much later
+	r.memory.began.CompareAndSwap(nil, &now) // the first check may be created much later
 	select {
 	case <-r.started:
 	case <-ctx.Done():
 		return nil
 	}
-	// It ends with success or with the manager; neither is an error.
+	// The poll ends with success or when the manager stops; neither is an error.
 	_ = wait.PollUntilContextCancel(ctx, searchRetry, true, func(ctx context.Context) (bool, error) {
 		err := r.searchOnce(ctx)
 		if err != nil {
@@ -210,8 +213,8 @@ func (r *Reconciler) searchOrphans(ctx context.Context) error {
 	return nil
 }
 
-// searchOnce watches all kinds of which there are requests that a NodeHealthCheck made. Groups that are not served now do not keep the
-// search open: other API servers serve them, such as a metrics server on the very node that is unhealthy.
+// searchOnce watches all kinds with requests that a NodeHealthCheck created. The state becomes searched even if discovery fails for some
+// API groups: they belong to aggregated API servers, such as a metrics server, which may be down because of the unhealthy node.
 func (r *Reconciler) searchOnce(ctx context.Context) error {
 	lists, err := r.Discovery.ServerPreferredResources()
 	_, others := discovery.GroupDiscoveryFailedErrorGroups(err)

@@ -20,7 +20,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/policy"
 )
 
-// placeless is a rule of RemediationPolicies: a remediation does not begin without a place, nor does its next step while nothing may begin.
+// placeless returns the rule for a blocker by RemediationPolicies: no remediation begins without a place, and no next step starts while the
+// policies let nothing begin.
 func placeless(reason, example string, ends ...string) Rule {
 	words := func(c *Case) rule.Blocker { return place.Of(reason, c.f.Placeless[place.NodeID(c.n.Name)]) }
 	return Rule{
@@ -37,8 +38,8 @@ func placesOf(check string) policy.Check {
 	return policy.Check{Kind: policy.NodeHealthCheck, NamespacedName: types.NamespacedName{Name: check}}
 }
 
-// decide makes the plan, reports the nodes to the ledger of RemediationPolicies, and takes a place in it for each remediation that begins.
-// For what has no place another node of the control plane may go first, so that more may begin then.
+// decide makes the plan, reports the nodes to the ledger of RemediationPolicies, and takes a place for each remediation that begins. If a
+// node gets no place it decides again, because another control-plane node may go first then.
 func (r *Reconciler) decide(ctx context.Context, state *observed) Plan {
 	plan, active := Decide(state.facts), r.Ledger.Active(ctx)
 	if active {
@@ -70,7 +71,7 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) Plan {
 	}
 }
 
-// reportPlaces reports the nodes that count to the ledger.
+// reportPlaces reports the nodes that are selected or being remediated to the ledger.
 func (r *Reconciler) reportPlaces(ctx context.Context, state *observed, plan *Plan) {
 	last, places := r.memory.of(state.check.Name), make(map[string]*place.Target, len(plan.Decisions))
 	for i := range plan.Decisions {
@@ -82,7 +83,7 @@ func (r *Reconciler) reportPlaces(ctx context.Context, state *observed, plan *Pl
 	r.Ledger.Report(placesOf(state.check.Name), slices.Collect(maps.Values(places)))
 }
 
-// placeOf is what policies see of a node, of which they saw last before. One that is gone stays in its groups.
+// placeOf returns what policies need to know about a node, where last was reported before. A node that is gone stays in its groups.
 func (r *Reconciler) placeOf(ctx context.Context, state *observed, n *Node, d *Decision, last *place.Target) *place.Target {
 	seen, cluster := &place.Target{}, (*clusterv1.Cluster)(nil)
 	switch {
@@ -95,15 +96,15 @@ func (r *Reconciler) placeOf(ctx context.Context, state *observed, n *Node, d *D
 	seen.Kind, seen.Check, seen.CheckLabels = policy.NodeHealthCheck, state.check.Name, state.check.Labels
 	seen.Unknown, seen.InFlight = n.Exists() && d.Verdict.State == health.Unknown, d.InFlight
 	seen.Unavailable = d.InFlight || d.Verdict.State == health.Unhealthy || d.Verdict.State == health.Pending
-	seen.Due = d.Verdict.OverdueSince(state.facts.Now)
+	seen.Due, seen.Refused = d.Verdict.OverdueSince(state.facts.Now), state.facts.Memory.Refusals[n.Name].Last
 	seen.On(n.Object, cluster, "", nil)
 	if last != nil && !seen.Unavailable && reflect.DeepEqual(last, seen) {
-		return last // the ledger sees that nothing has changed
+		return last // the same pointer shows the ledger that nothing has changed
 	}
 	return seen
 }
 
-// placeOfMachine is the Machine of a node as the manager's cache has it, and its Cluster, else the node.
+// placeOfMachine returns a target made from the node's Machine in the manager's cache, and the Cluster; without a Machine from the node.
 func (r *Reconciler) placeOfMachine(ctx context.Context, node *corev1.Node) (*place.Target, *clusterv1.Cluster) {
 	seen, machine, cluster := &place.Target{Labels: node.Labels}, &clusterv1.Machine{}, &clusterv1.Cluster{}
 	key := client.ObjectKey{
@@ -120,7 +121,7 @@ func (r *Reconciler) placeOfMachine(ctx context.Context, node *corev1.Node) (*pl
 	return seen, cluster
 }
 
-// settlePlaces gives back the places of remediations that did not begin.
+// settlePlaces releases the places of remediations that did not begin.
 func (r *Reconciler) settlePlaces(state *observed, outcomes []outcome) {
 	begun, lost := map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range outcomes {

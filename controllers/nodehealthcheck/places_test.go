@@ -26,7 +26,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/policy"
 )
 
-// bound has a policy that lets one remediation begin in each zone, but for edits.
+// bound adds a policy that lets one remediation begin in each zone; edits change it.
 func (k *fixture) bound(edits ...func(*mendv1.RemediationPolicySpec)) *fixture {
 	object := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: "p"}}
 	object.Spec.Limits = []mendv1.PolicyLimit{{
@@ -42,7 +42,7 @@ func (k *fixture) bound(edits ...func(*mendv1.RemediationPolicySpec)) *fixture {
 	return k
 }
 
-// zoned puts the nodes of objects into zones, those of the same letter into the same one.
+// zoned puts the nodes of objects into zones: nodes with the same letter are in the same zone.
 func zoned(zones string, objects []client.Object) []client.Object {
 	for _, obj := range objects {
 		if node, is := obj.(*corev1.Node); is && zones != "" {
@@ -53,7 +53,7 @@ func zoned(zones string, objects []client.Object) []client.Object {
 	return objects
 }
 
-// lose makes nodes unhealthy for long enough, the first one for the longest.
+// lose makes nodes unhealthy for long enough, the first node for the longest.
 func (k *fixture) lose(names ...string) {
 	for _, name := range names {
 		k.turn(name, corev1.ConditionUnknown)
@@ -89,12 +89,12 @@ func TestALimitHoldsOverChecksAndARestartAndUntilTheNodeIsHealthy(t *testing.T) 
 		}
 		return nil
 	}
-	k.reconcile("one") // it is not known yet what the others count
+	k.reconcile("one") // the other checks have not reported yet
 	must.Equal(t, []string(nil), k.requests())
 	must.Equal(t, true, slices.ContainsFunc(k.events(), func(e string) bool {
 		return strings.HasPrefix(e, "Warning RemediationSkipped Remediation skipped on node a: What RemediationPolicies say, and what they count, was not read")
 	}))
-	must.Equal(t, []string{"Reboot/b", "Reboot/c"}, all()) // that of a is refused, and gives its place back
+	must.Equal(t, []string{"Reboot/b", "Reboot/c"}, all()) // the request for a is refused, so its place is released
 	refuses = false
 	k.after(time.Minute)
 	all()
@@ -107,6 +107,24 @@ func TestALimitHoldsOverChecksAndARestartAndUntilTheNodeIsHealthy(t *testing.T) 
 	must.Equal(t, []string{"Reboot/a", "Reboot/c"}, all())
 }
 
+func TestANodeWhoseRequestIsRefusedLetsAnotherOneGoFirst(t *testing.T) {
+	none := func(s *nhcv1.NodeHealthCheckSpec) { s.MinHealthy = ptr.To(intstr.FromInt32(0)) }
+	k := newFixture(t, zoned("xx", append(workers("a", "b"), template("Reboot", "reboot", false), check("nhc", none)))...)
+	k.lose("a", "b")
+	k.bound()
+	k.fails = func(verb string, obj client.Object) error {
+		if _, is := obj.(*unstructured.Unstructured); is && verb == "create" && obj.GetName() == "a" {
+			return apierrors.NewForbidden(schema.GroupResource{}, obj.GetName(), errors.New("by a webhook"))
+		}
+		return nil
+	}
+	for range 5 {
+		k.reconciles("nhc")
+		k.after(30 * time.Second)
+	}
+	must.Equal(t, []string{"Reboot/b"}, k.requests())
+}
+
 func TestAMemberWithoutAPlaceLetsAnotherOneGoFirst(t *testing.T) {
 	k := newFixture(t, zoned("xyyyyx", append(five(check("nhc")), node("w", nil)))...).bound()
 	k.lose("w", "m0", "m1") // w and m0 are in one zone
@@ -117,7 +135,7 @@ func TestAMemberWithoutAPlaceLetsAnotherOneGoFirst(t *testing.T) {
 	}))
 }
 
-// Neither the condition of KEP-5683 nor the taint of the autoscaler needs a policy.
+// The condition of KEP-5683 and the taint of the autoscaler block without a policy too.
 func TestANodeThatOthersTakeCareOfIsLeftToThem(t *testing.T) {
 	nodes := workers("a", "b", "c")
 	nodes[0].(*corev1.Node).Spec.Taints = []corev1.Taint{{
@@ -135,7 +153,7 @@ func TestANodeThatOthersTakeCareOfIsLeftToThem(t *testing.T) {
 func TestTheNextStepWaitsForAWindow(t *testing.T) {
 	nhc := check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")))
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false), nhc)...)
-	k.bound(func(s *mendv1.RemediationPolicySpec) { // from ten minutes after the start on
+	k.bound(func(s *mendv1.RemediationPolicySpec) { // begins ten minutes after the start
 		s.Limits, s.Windows = nil, []mendv1.PolicyWindow{{Action: mendv1.WindowDeny, Schedule: "10 * * * *", DurationSeconds: 1800}}
 	})
 	k.lose("a")
@@ -153,14 +171,14 @@ func TestTheNextStepWaitsForAWindow(t *testing.T) {
 	must.Equal(t, []string{"Reboot/a", "Replace/a"}, k.requests())
 }
 
-// A node that has a Machine is in its Cluster and has its labels; one that has none is in no Cluster, and has its own.
+// For policies, a node with a Machine has the Machine's labels and Cluster. A node without a Machine has its own labels and no Cluster.
 func TestPoliciesSelectNodesByTheirMachines(t *testing.T) {
 	in := func(key string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpExists}}}
 	}
 	for name, tc := range map[string]struct {
 		selects mendv1.PolicySelector
-		want    []string // of which no remediation begins
+		want    []string // nodes for which no remediation begins
 	}{
 		"all":                        {mendv1.PolicySelector{}, []string{"a", "b"}},
 		"a kind":                     {mendv1.PolicySelector{Kinds: []string{"MachineHealthCheck"}}, nil},

@@ -39,12 +39,12 @@ func (k *fixture) records() []mendv1.RemediationRecord {
 	return list.Items
 }
 
-// named are the records that the requests name which were made since, in their order.
+// named appends the record of each request that is created from now on.
 func (k *fixture) named(of *[]string) {
 	k.watch = func(req *unstructured.Unstructured) { *of = append(*of, req.GetAnnotations()[mendv1.RecordAnnotation]) }
 }
 
-// A manager that has just started does not know in how long a loop a node was.
+// A manager that has just started does not know yet how often requests for a node were deleted before.
 func TestAfterAStartARequestIsNotMadeAgainBeforeTheRecordsAreKnown(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...).recording()
 	badB(k)
@@ -109,7 +109,7 @@ func TestTheRecordOfANodeOnBareMetalHasItsHost(t *testing.T) {
 	}
 }
 
-// The firmware of a host takes long where it is written for all of its components.
+// A firmware update of all components of a host takes long.
 func TestAnUpdateInPlaceHoldsForAsLongAsTheFirmwareIsWritten(t *testing.T) {
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "capi", Name: "m0"}}
 	machine.Spec.ClusterName, machine.Status.NodeRef.Name = "home", "w0"
@@ -133,7 +133,7 @@ func TestAnUpdateInPlaceHoldsForAsLongAsTheFirmwareIsWritten(t *testing.T) {
 	}
 }
 
-// Templates of the steps may be in several namespaces. The record is where the first request is.
+// The templates of an escalation may be in several namespaces. The record is in the namespace of the first request.
 func TestAnEscalationInSeveralNamespacesHasOneRecord(t *testing.T) {
 	far := template("Replace", "replace", false)
 	far.SetNamespace("elsewhere")
@@ -154,7 +154,7 @@ func TestAnEscalationInSeveralNamespacesHasOneRecord(t *testing.T) {
 	must.List(t, []string{records.Carried(&all[0], namespace), records.Carried(&all[0], "elsewhere")}, named, "the requests name")
 }
 
-// The record of a remediation waits for what its check says, and is not given up before the check has said anything.
+// The record of a remediation stays open until its check reports that no step is left.
 func TestACheckSaysWhetherItHasAStepLeftForANode(t *testing.T) {
 	steps := ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))
 	k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc", steps))...)
@@ -213,7 +213,7 @@ func TestARecordSaysWhatWasDecidedAboutANode(t *testing.T) {
 	must.Equal(t, want, recordOf(w, o).Spec, "of a node without one")
 }
 
-// What a process remembers of a node's conditions is not in the name of a record: another process has to find the same name.
+// The name of a record does not depend on the memory of a manager, so that another manager finds the same name.
 func TestRemediationsOfANodeDifferByWhatItsConditionsSay(t *testing.T) {
 	since := func(name string, n *Node) string {
 		facts := FactsOf(check(name), epoch)

@@ -25,7 +25,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// ofMachine lets a Machine own every request too.
+// ofMachine makes a Machine own each request too.
 func (k *fixture) ofMachine() {
 	k.t.Helper()
 	for _, obj := range k.objects() {
@@ -49,8 +49,8 @@ func (k *fixture) finalize(finalizers ...string) {
 	}
 }
 
-// goes deletes a check, and does what the garbage collector of Kubernetes does then: what has no other owner is deleted, and from the rest
-// the reference to the check is taken away.
+// goes deletes a check, and acts as Kubernetes' garbage collector: it deletes requests without another owner, and removes the owner
+// reference from the rest.
 func (k *fixture) goes(name string) {
 	k.t.Helper()
 	gone := k.check(name)
@@ -68,14 +68,14 @@ func (k *fixture) goes(name string) {
 	}
 }
 
-// replacing is a check of that name and UID that has nodes replaced.
+// replacing returns a check with a template of kind Replace.
 func replacing(name string, uid types.UID) *nhcv1.NodeHealthCheck {
 	c := check(name, func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) })
 	c.UID = uid
 	return c
 }
 
-// create makes an object; one that has a UID keeps it.
+// create creates an object, which keeps its UID if it has one.
 func (k *fixture) create(obj client.Object) {
 	k.t.Helper()
 	if obj.GetUID() != "" {

@@ -21,7 +21,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
-// send sends events about what was saved, all of them on the check, and logs one line for each.
+// send sends events about the check, and logs one line for each.
 func (r *Reconciler) send(ctx context.Context, state *observed, events []recorder.Event) {
 	about := &nhcv1.NodeHealthCheck{TypeMeta: metav1.TypeMeta{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck"}}
 	about.Name, about.UID, about.ResourceVersion = state.check.Name, state.check.UID, state.check.ResourceVersion
@@ -33,15 +33,16 @@ func (r *Reconciler) send(ctx context.Context, state *observed, events []recorde
 	}
 }
 
-// reports collects the events of a reconcile. What goes on being so is reported when it begins, and then every hour, which is as long as
-// an event is kept: before is what was reported of what goes on, ongoing what goes on now.
+// reports collects the events of a reconcile. An ongoing situation is reported when it begins, and then every hour, because the API server
+// keeps an event for an hour.
 type reports struct {
-	now             time.Time
-	events          []recorder.Event
-	before, ongoing map[string]reported
+	now     time.Time
+	events  []recorder.Event
+	before  map[string]reported // the ongoing situations of the reconcile before
+	ongoing map[string]reported // those of this reconcile
 }
 
-// reported is what was reported last of something that goes on, and when.
+// reported is the last report of an ongoing situation.
 type reported struct {
 	text string
 	at   time.Time
@@ -56,7 +57,7 @@ func (n *reports) add(about *Node, e recorder.Event) {
 	n.events = append(n.events, e)
 }
 
-// once reports whether a text that is about what goes on, known by key, is to be reported: it was not lately.
+// once reports whether the text about an ongoing situation, identified by key, is to be reported now.
 func (n *reports) once(key, text string) bool {
 	last := n.before[key]
 	again := last.text != text || !n.now.Before(last.at.Add(reportAgain))
@@ -73,17 +74,17 @@ func (n *reports) eventOnce(key string, about *Node, e recorder.Event) {
 	}
 }
 
-// unhealthyEvents are the events about nodes that were found to be unhealthy. They are sent when the status was saved, by which it is known
-// that they were: a reconcile that saw an old one would send them again.
+// unhealthyEvents returns the events about nodes that are newly unhealthy. Send them only after the status was saved, because the next
+// reconcile knows from the status that they were sent.
 func unhealthyEvents(state *observed, outcomes []outcome) []recorder.Event {
 	n := &reports{}
 	for i := range outcomes {
 		o := &outcomes[i]
 		if o.n.Remediated() && !o.begun(o.n) && !o.Requests[0].Adopt {
-			continue // that it was healthy is kept in the status until something begins
+			continue // the status still says that the node was healthy, so this is not news
 		}
 		listed := o.n.Listed
-		unlisted := listed == nil && len(state.check.Status.UnhealthyNodes) < mostListed // of others it is not known whether it was reported
+		unlisted := listed == nil && len(state.check.Status.UnhealthyNodes) < mostListed // in a full list it may only be left out
 		due := o.Verdict.Due(state.facts.Now)
 		if len(due) > 0 && !o.Left && o.n.Selected && (unlisted || listed != nil && listed.ConditionsHealthyTimestamp != nil) {
 			n.add(o.n, recorder.Normal(nhcv1.EventDetectedUnhealthy, "Judge",
@@ -94,7 +95,7 @@ func unhealthyEvents(state *observed, outcomes []outcome) []recorder.Event {
 	return n.events
 }
 
-// nodeEvents are the events about what was done about nodes: one for each change.
+// nodeEvents returns the events about what was done for nodes and what blocks it.
 func (r *Reconciler) nodeEvents(state *observed, plan *Plan, outcomes []outcome) []recorder.Event {
 	last := r.memory.of(state.check.Name)
 	n := &reports{now: state.facts.Now, before: last.reported, ongoing: map[string]reported{}}
@@ -145,7 +146,7 @@ func (n *reports) outcome(state *observed, o *outcome) {
 		n.eventOnce(name+"/refused", o.n, recorder.Warning(nhcv1.EventRequestFailed, "Remediate",
 			"No remediation object could be created for node %s: %v", name, o.refused))
 	}
-	if apierrors.IsForbidden(o.notNotified) { // what else fails may be over in a moment
+	if apierrors.IsForbidden(o.notNotified) { // other errors may be over soon
 		n.eventOnce(name+"/notNotified", o.n, recorder.Warning(nhcv1.EventRequestFailed, "Escalate",
 			"The next step for node %s does not start, since the remediator before cannot be notified to stop: %v", name, o.notNotified))
 	}
@@ -157,7 +158,7 @@ func (n *reports) outcome(state *observed, o *outcome) {
 	}
 }
 
-// disabledEvents are about the condition Disabled that turned. It logs the lines that documents of others quote then.
+// disabledEvents returns the event about a change of the condition Disabled. It also logs the lines that documents of medik8s quote.
 func (r *Reconciler) disabledEvents(check, next *nhcv1.NodeHealthCheck) []recorder.Event {
 	before, after := conditionOf(check, nhcv1.DisabledCondition), conditionOf(next, nhcv1.DisabledCondition)
 	if after == nil || before != nil && before.Status == after.Status && before.Reason == after.Reason {
@@ -181,7 +182,7 @@ func (r *Reconciler) disabledEvents(check, next *nhcv1.NodeHealthCheck) []record
 	}
 }
 
-// ineffectiveEvents are about the condition Effective that turned.
+// ineffectiveEvents returns the event about a change of the condition Effective.
 func ineffectiveEvents(check, next *nhcv1.NodeHealthCheck) []recorder.Event {
 	before, after := conditionOf(check, mendv1.Effective), conditionOf(next, mendv1.Effective)
 	if after == nil || before != nil && before.Message == after.Message {
@@ -199,7 +200,7 @@ func stormEvents(turn budget.StormTurn) []recorder.Event {
 	}[turn]
 }
 
-// blockedEvent is about what keeps all nodes from being remediated. What people want is no warning.
+// blockedEvent returns the event about a blocker of all nodes. A pause and an upgrade are intended, so their events are no warnings.
 func blockedEvent(b Blocker) recorder.Event {
 	switch b.Reason {
 	case Paused:
@@ -210,15 +211,15 @@ func blockedEvent(b Blocker) recorder.Event {
 	return recorder.Warning(nhcv1.EventRemediationSkipped, "Grant", "%s", b.Text)
 }
 
-// How a remediation can end, as values of the label result.
+// Values of the label result.
 const (
 	recoveredResult = "recovered" // the node became healthy
 	replacedResult  = "replaced"  // the node is gone
-	cancelledResult = "cancelled" // the requests went away although the node is not healthy
+	cancelledResult = "cancelled" // the requests are gone although the node is not healthy
 )
 
 var (
-	// Those of medik8s.
+	// These three are metrics of medik8s.
 	oldRequests = counter("nodehealthcheck_old_remediation_cr",
 		"Remediation requests found to be older than 48 hours, by node and namespace.", "name", "namespace")
 	ongoingRemediation = gauge("nodehealthcheck_ongoing_remediation",
@@ -260,7 +261,7 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 
 func init() { metrics.Registry.MustRegister(Metrics()...) }
 
-// Metrics returns what this package exports, for those who document or test it.
+// Metrics returns the metrics of this package, for their documentation and tests.
 func Metrics() []prometheus.Collector {
 	return []prometheus.Collector{
 		oldRequests, ongoingRemediation, unhealthyDuration,
@@ -268,7 +269,7 @@ func Metrics() []prometheus.Collector {
 	}
 }
 
-// ongoing is a request as it was seen by the last reconcile.
+// ongoing is a request that existed in the last reconcile.
 type ongoing struct {
 	node, namespace, kind string
 	since                 time.Time
@@ -305,7 +306,7 @@ func (r *Reconciler) measureOutcome(state *observed, o *outcome) {
 	}
 }
 
-// measureRequests compares the requests that there are with those that there were.
+// measureRequests exports the metrics about requests, and compares them with those of the last reconcile to find requests that have ended.
 func (r *Reconciler) measureRequests(state *observed, outcomes []outcome) {
 	name, last := state.check.Name, r.memory.of(state.check.Name)
 	ongoingNow, remediated, results := map[types.UID]ongoing{}, map[string]bool{}, map[string]string{}
@@ -337,7 +338,7 @@ func (r *Reconciler) measureRequests(state *observed, outcomes []outcome) {
 		lasted := state.facts.Now.Sub(request.since)
 		unhealthyDuration.WithLabelValues(request.node, request.namespace, request.kind).Observe(lasted.Seconds())
 		if !remediated[request.node] {
-			remediated[request.node] = true // of several requests the first one tells
+			remediated[request.node] = true // count several requests of a node once
 			finished.WithLabelValues(name, cmp.Or(results[request.node], replacedResult)).Inc()
 		}
 	}
@@ -362,11 +363,11 @@ func unix(t time.Time) float64 {
 	return float64(t.Unix())
 }
 
-// forget drops what is remembered, but for its requests, and exported of a check that is not reconciled any more.
+// forget deletes the memory and the metrics of a check that is not reconciled any more, but keeps its requests in memory.
 func (r *Reconciler) forget(name string) {
 	last := r.memory.of(name)
 	r.Ledger.Forget(placesOf(name))
-	r.memory.exhausted.Delete(name) // a check made anew under the name has all its steps
+	r.memory.exhausted.Delete(name) // a new check of the same name has all its steps
 	for _, request := range last.begun {
 		ongoingRemediation.DeleteLabelValues(request.node, request.namespace, request.kind)
 	}
@@ -375,8 +376,8 @@ func (r *Reconciler) forget(name string) {
 	}
 	*last = remembered{orphans: last.orphans}
 	for _, series := range []*prometheus.MetricVec{
-		targetsByState.MetricVec, shortCircuited.MetricVec, nextDeadline.MetricVec, inFlight.MetricVec, oldestRequest.MetricVec, started.MetricVec,
-		finished.MetricVec,
+		targetsByState.MetricVec, shortCircuited.MetricVec, nextDeadline.MetricVec, inFlight.MetricVec, oldestRequest.MetricVec,
+		started.MetricVec, finished.MetricVec,
 	} {
 		series.DeletePartialMatch(prometheus.Labels{"name": name})
 	}

@@ -35,7 +35,7 @@ func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error
 		case state.listed[remediation.Resource.UID].seen:
 		case state.unreadable[kind]:
 			n.Unseen = append(n.Unseen, entry)
-		case listed.ConditionsHealthyTimestamp != nil: // the node was healthy since: its next failure begins at the first step
+		case listed.ConditionsHealthyTimestamp != nil: // the node was healthy since, so its next failure starts with the first step
 		default:
 			n.Gone = append(n.Gone, entry)
 		}
@@ -43,8 +43,8 @@ func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error
 	return nil
 }
 
-// listAll shows each request of the kinds in use to sort. A kind of which a write of this process is not shown yet fails the reconcile if
-// it is the check's own. Of others it matters to the control plane alone, whose requests confirmTurn reads past the cache.
+// listAll calls sort for each request of the kinds in use. It returns ErrStale if the cache does not show all own writes of the kinds that
+// the check uses. Other kinds matter only for the control plane, for which confirmTurn reads them live.
 func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*unstructured.Unstructured)) error {
 	for _, kind := range r.requestKinds() {
 		own := slices.ContainsFunc(kindsOf(state.check), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() })
@@ -57,7 +57,7 @@ func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*un
 			continue
 		}
 		state.read[kind.GroupKind()] = true
-		if own && r.Kinds.Polled(kind) { // nothing enqueues the check when one changes
+		if own && r.Kinds.Polled(kind) { // no change enqueues the check
 			state.facts.Recheck = state.facts.Now.Add(readRetry)
 		}
 		if own || state.released {
@@ -78,13 +78,13 @@ func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*un
 	return nil
 }
 
-// objectKey is what no two objects have in common at the same time.
+// objectKey identifies an object.
 type objectKey struct {
 	kind            schema.GroupKind
 	namespace, name string
 }
 
-// list returns the objects of a kind, shared with the cache: read only. Those of a kind that may not be watched come from the API server.
+// list returns the objects of a kind. They are shared with the cache (read only), or come from the API server if the kind is polled.
 func (r *Reconciler) list(ctx context.Context, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
@@ -98,8 +98,8 @@ func (r *Reconciler) list(ctx context.Context, kind schema.GroupVersionKind) ([]
 	return list.Items, nil
 }
 
-// listRequests lists requests of a kind. It is false for a polled kind that may not be listed any more, or is gone: that blocks no other
-// check.
+// listRequests lists the requests of a kind. Listed is false, without an error, if a polled kind is gone or may not be listed any more,
+// so that this does not block other checks.
 func (r *Reconciler) listRequests(
 	ctx context.Context, kind schema.GroupVersionKind,
 ) (list []unstructured.Unstructured, listed bool, err error) {
@@ -117,7 +117,7 @@ func (r *Reconciler) requestKinds() []schema.GroupVersionKind {
 	return slices.DeleteFunc(r.Kinds.InUse(), func(kind schema.GroupVersionKind) bool { return !isRequest(kind) })
 }
 
-// upToDate returns consistency.ErrStale if list, all requests of a kind, does not show what this process has written.
+// upToDate returns consistency.ErrStale if list, all requests of a kind, does not show all writes of this process.
 func (r *Reconciler) upToDate(ctx context.Context, kind schema.GroupVersionKind, list []unstructured.Unstructured) error {
 	writes := r.memory.written.Of(kind.GroupKind())
 	for i := range list {
@@ -128,12 +128,12 @@ func (r *Reconciler) upToDate(ctx context.Context, kind schema.GroupVersionKind,
 	return writes.Unseen(ctx, r.Live, kind, "")
 }
 
-// isRequest tells kinds of requests from those of templates and of what else is watched.
+// isRequest reports whether kind is a kind of requests, and not of templates or of OpenShift.
 func isRequest(kind schema.GroupVersionKind) bool {
 	return !isTemplate(kind.Kind) && kind.Group != ConfigGroup && kind.Group != machineGroup
 }
 
-// listed is what the status says of a request, and of which node. Seen says that the request was found.
+// listed is a request in the check's status, with its node. Seen says that the request exists.
 type listed struct {
 	node        string
 	seen        bool
@@ -148,7 +148,7 @@ func statusByUID(check *nhcv1.NodeHealthCheck) map[types.UID]*listed {
 	return known
 }
 
-// remediations are the requests that the status of a check lists, each with its node.
+// remediations returns the requests in the status of a check, each with its node.
 func remediations(check *nhcv1.NodeHealthCheck) iter.Seq2[*nhcv1.UnhealthyNode, *nhcv1.Remediation] {
 	return func(yield func(*nhcv1.UnhealthyNode, *nhcv1.Remediation) bool) {
 		for i := range check.Status.UnhealthyNodes {
@@ -162,8 +162,8 @@ func remediations(check *nhcv1.NodeHealthCheck) iter.Seq2[*nhcv1.UnhealthyNode, 
 	}
 }
 
-// sort puts obj where it belongs. It is ours if this very check made it. Of others about Machines those count that are in a namespace of
-// the check's templates: a name alone may be that of a Machine of any other cluster.
+// sort adds the request obj to the node that it is about: to Requests if this check created it, else to Orphaned or Others. A request about
+// a Machine counts only in a namespace of the check's templates, because Machines of other clusters may have the same name.
 func (state *observed) sort(obj *unstructured.Unstructured) {
 	kind, entry, name := obj.GroupVersionKind(), state.listed[obj.GetUID()], nodeOfObject(obj)
 	state.byName[objectKey{kind.GroupKind(), obj.GetNamespace(), obj.GetName()}] = obj
@@ -191,7 +191,8 @@ func (state *observed) sort(obj *unstructured.Unstructured) {
 	}
 }
 
-// stepOfRequest is the step whose template obj names; without a name the one that the status says, or the only one of its kind; else -1.
+// stepOfRequest returns the step whose template the annotation of obj, or else the check's status, names. If neither does, it returns the
+// only step with the kind of obj. It returns -1 if there is none.
 func (state *observed) stepOfRequest(obj *unstructured.Unstructured, entry *listed) int {
 	kind, name := obj.GroupVersionKind().GroupKind(), obj.GetAnnotations()[nhcv1.TemplateNameAnnotation]
 	if _, named := obj.GetAnnotations()[nhcv1.TemplateNameAnnotation]; !named && entry != nil {
@@ -208,7 +209,7 @@ func (state *observed) stepOfRequest(obj *unstructured.Unstructured, entry *list
 	return step
 }
 
-// stepOf is the first step whose template makes requests of that kind in a namespace and has the name, if that is known; else -1.
+// stepOf returns the first step with requests of a kind in a namespace and a template called name, or any name if that is empty; else -1.
 func (state *observed) stepOf(kind schema.GroupKind, namespace, name string) int {
 	return slices.IndexFunc(state.facts.Templates, func(t Template) bool {
 		return t.Request.GroupKind() == kind && t.Namespace == namespace && (name == "" || name == t.Name)
@@ -219,8 +220,8 @@ func nodeOf(obj *unstructured.Unstructured) string {
 	return obj.GetAnnotations()[nhcv1.NodeNameAnnotation]
 }
 
-// makerOf is the NodeHealthCheck that made obj: what its mark says, completed by its owner reference. The garbage collector takes the
-// reference away when the check goes and a Machine owns obj as well.
+// makerOf returns the NodeHealthCheck that created obj, from the labels and annotations of obj and its owner reference. The owner reference
+// alone is not enough: the garbage collector removes it when the check is deleted and a Machine owns obj too.
 func makerOf(obj metav1.Object) remediationrequest.Maker {
 	maker := remediationrequest.NodeCheckOf(obj)
 	for _, o := range obj.GetOwnerReferences() {
@@ -234,14 +235,14 @@ func makerOf(obj metav1.Object) remediationrequest.Maker {
 	return maker
 }
 
-// within reports whether obj is in a namespace of the check's templates or listed requests, or in none. Tenants could give the check's mark
-// to objects in others.
+// within reports whether obj is cluster-scoped or in a namespace of the check's templates and requests. In other namespaces, tenants could
+// create objects that seem to belong to the check.
 func (state *observed) within(obj *unstructured.Unstructured) bool {
 	namespace := obj.GetNamespace()
 	return namespace == "" || state.namespaces[namespace]
 }
 
-// namespacesOf are those of the templates that check names, and of the requests that its status lists, whose templates it named once.
+// namespacesOf returns the namespaces of the templates in the spec of check and of the requests in its status.
 func namespacesOf(check *nhcv1.NodeHealthCheck) map[string]bool {
 	namespaces := map[string]bool{}
 	for _, template := range templatesOf(&check.Spec) {
@@ -253,8 +254,8 @@ func namespacesOf(check *nhcv1.NodeHealthCheck) map[string]bool {
 	return namespaces
 }
 
-// made reports whether that very check made obj, and none of its name that was there before. If obj does not say it any more, the status
-// does.
+// made reports whether this check created obj, and not a deleted check of the same name. If obj has lost the UID of its maker, the check's
+// status decides.
 func (state *observed) made(obj *unstructured.Unstructured) bool {
 	if !state.within(obj) {
 		return false
@@ -267,12 +268,12 @@ func (state *observed) made(obj *unstructured.Unstructured) bool {
 	return listed && (maker.Name == "" || maker.Name == state.check.Name)
 }
 
-// hostWithin is how long a record waits for the host that it names. With records.AheadWithin it is less than begin.Within, or a node of the
-// control plane would not begin while neither its host nor its record answers.
+// hostWithin limits the read of the host for a record. Together with records.AheadWithin it has to be less than begin.Within. Otherwise the
+// remediation of a control-plane node could not begin while these reads and writes get no answer.
 const hostWithin = begin.Within / 5
 
-// recorded makes sure that the remediation that req begins, or goes on with, has a record, makes req carry it and returns it. All requests
-// of an escalation belong to one record, which is where the first of them is. Of a request without a namespace none is written.
+// recorded makes sure that there is a record for the remediation of req, adds it to req and returns it. All requests of an escalation
+// belong to one record, in the namespace of the first request. A cluster-scoped request gets no record.
 func (r *Reconciler) recorded(
 	ctx context.Context, state *observed, o *outcome, req *unstructured.Unstructured,
 ) *mendv1.RemediationRecord {
@@ -292,7 +293,7 @@ func (r *Reconciler) recorded(
 	return record
 }
 
-// recorded is the record that the former requests of the remediation carry; zero if they carry none.
+// recorded returns the record of the remediation from its earlier requests; zero if there is none.
 func (o *outcome) recorded() (types.NamespacedName, types.UID) {
 	for j := len(o.n.Requests) - 1; j >= 0; j-- {
 		if carried, uid := records.CarriedBy(o.n.Requests[j].Object); carried.Name != "" && !o.Requests[j].Over {
@@ -302,8 +303,8 @@ func (o *outcome) recorded() (types.NamespacedName, types.UID) {
 	return types.NamespacedName{}, ""
 }
 
-// unhealthySince tells a remediation of a node from those before and after it, whichever process begins it: it is the check, and the
-// first moment since which a condition of the node is as it is. What only the memory of a process knows is left out.
+// unhealthySince identifies one remediation of a node by the check and the earliest lastTransitionTime of a matching condition. It uses
+// nothing from the memory, so each manager gets the same value.
 func unhealthySince(facts *Facts, n *Node) string {
 	var first time.Time
 	signals, reported := facts.Signals(n)
@@ -316,14 +317,14 @@ func unhealthySince(facts *Facts, n *Node) string {
 	return string(facts.Check.UID) + " " + first.UTC().Format(time.RFC3339)
 }
 
-// recordOf is the record of the remediation that o begins: what is known of the node, and what was decided about it and by which numbers.
+// recordOf returns the record of the remediation that o begins: the node, the verdict on it, and the numbers behind the decision.
 func recordOf(state *observed, o *outcome) *mendv1.RemediationRecord {
 	record := &mendv1.RemediationRecord{}
 	spec := &record.Spec
 	spec.Remediator, spec.Decided = mendv1.RemediatedByRequest, metav1.NewTime(state.facts.Now)
 	if o.n.Machine.There() {
 		records.OnMachine(record, o.n.Machine.Object)
-		spec.Target.ClusterName = "" // the nodes are those of this cluster: no Cluster owns the record
+		spec.Target.ClusterName = "" // the nodes belong to the manager's own cluster, so no Cluster owns the record
 	}
 	spec.Target.Node, spec.Target.ControlPlane = records.NodeRef(o.n.Name, o.n.ID()), o.n.ControlPlane()
 	records.OnNode(&spec.Target, o.n.Object)

@@ -24,7 +24,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// clinging is a check with two steps, and a node whose first remediation has begun: its remediator has a finalizer on its request.
+// clinging returns a check with two steps, and a node whose first remediation has begun; the request has a finalizer.
 func clinging(t *testing.T) *fixture {
 	t.Helper()
 	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
@@ -35,7 +35,7 @@ func clinging(t *testing.T) *fixture {
 	return k
 }
 
-// lists are the remediations of the one node that the status lists, by the kinds of their requests; those that were given up with a star.
+// lists returns the kinds of the requests in the check's status, with a star if they were given up.
 func (k *fixture) lists() []string {
 	k.t.Helper()
 	var kinds []string
@@ -58,7 +58,7 @@ func (k *fixture) wantsListed(want ...string) {
 	}
 }
 
-// The first step had 5 minutes, of which it took 2 until the node was healthy.
+// The timeout of the first step is 5 minutes. The node was healthy after 2 minutes.
 func TestANewFailureBeginsWithTheRequestThatClingsToItsFinalizer(t *testing.T) {
 	for name, away := range map[string]func(*fixture){
 		"the manager sees all of it": func(*fixture) {},
@@ -78,7 +78,7 @@ func TestANewFailureBeginsWithTheRequestThatClingsToItsFinalizer(t *testing.T) {
 			away(k)
 			k.settle("nhc")
 			k.wantsListed("Reboot")
-			k.after(150 * time.Second) // the lease is renewed
+			k.after(150 * time.Second) // the reconcile renews the lease
 			k.settle("nhc")
 			k.after(29 * time.Second)
 			away(k)
@@ -94,7 +94,7 @@ func TestANewFailureBeginsWithTheRequestThatClingsToItsFinalizer(t *testing.T) {
 	}
 }
 
-// minutes lets time pass, with a reconcile of each check in every minute.
+// minutes reconciles each check once a minute, n times.
 func (k *fixture) minutes(n int, checks ...string) {
 	k.t.Helper()
 	for range n {
@@ -110,7 +110,7 @@ func (k *fixture) remove(obj client.Object) {
 	must.Do(k.t, k.client.Delete(k.t.Context(), obj))
 }
 
-// A right to make namespaces is one to make any: that of the leases is asked for.
+// RBAC cannot limit the creation of namespaces to one name, so the message asks the user to create the namespace of the leases.
 func TestALeaseThatCannotBeTakenIsReported(t *testing.T) {
 	for name, tc := range map[string]struct {
 		refusal error
@@ -178,8 +178,8 @@ func TestAStatusStaysSmallEnoughToBeWritten(t *testing.T) {
 	}
 }
 
-// relapses is a node b whose single remediation has succeeded, that was healthy after that, for a minute, and that is bad once more. It is
-// judged in the next reconciles.
+// relapses returns a node b whose only remediation has succeeded, that was healthy for a minute, and that is unhealthy again. The next
+// reconcile judges it.
 func relapses(t *testing.T, delay time.Duration, change ...func(*fixture)) *fixture {
 	t.Helper()
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
@@ -264,7 +264,7 @@ func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 	}
 }
 
-// What has succeeded is deleted when the node is healthy. One whose deletion fails must not be waited for when the node fails again.
+// If the deletion of a successful request fails while the node is healthy, the next failure must not wait for that request.
 func TestASingleRemediationIsRepeatedAlthoughItsDeletionHasFailed(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	badB(k)
@@ -287,12 +287,11 @@ func TestASingleRemediationIsRepeatedAlthoughItsDeletionHasFailed(t *testing.T) 
 	}
 }
 
-// A ladder that came to nothing does not begin anew by itself, and not because somebody tidies up. These are the ways to have it tried
-// again.
+// After the last step was given up, the escalation does not start again by itself or because a user deletes requests, but in these ways.
 func TestWhatBeginsALadderAnewThatCameToNothing(t *testing.T) {
 	for name, row := range map[string]struct {
 		does func(*fixture)
-		want []string // the requests that are made after it
+		want []string // the requests that are created afterwards
 	}{
 		"nothing does by itself":           {func(*fixture) {}, nil},
 		"a restart does not":               {(*fixture).restart, nil},
@@ -350,7 +349,7 @@ func TestWhatBeginsALadderAnewThatCameToNothing(t *testing.T) {
 	}
 }
 
-// without leaves nodes with a label out of the selection.
+// without excludes nodes with a label from the selector.
 func without(label string) func(*nhcv1.NodeHealthCheckSpec) {
 	return func(s *nhcv1.NodeHealthCheckSpec) {
 		s.Selector.MatchExpressions = append(s.Selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: label, Operator: metav1.LabelSelectorOpDoesNotExist})
@@ -364,7 +363,7 @@ func (k *fixture) deleteAll() {
 	}
 }
 
-// forget takes all nodes out of the status, as a person may.
+// forget removes all nodes from the check's status, as a user may.
 func (k *fixture) forget() {
 	k.t.Helper()
 	c := k.check("nhc")
@@ -426,7 +425,7 @@ func TestOfARequestWithoutAUIDOfItsMakerTheStatusSaysWhoseItIs(t *testing.T) {
 	}
 }
 
-// The webhook of Reboots refuses every node, or is down.
+// The webhook for Reboots refuses every request, or is down.
 func TestALadderGoesOnWhereAStepCannotBeRequested(t *testing.T) {
 	reboots := schema.GroupResource{Group: remediatorGroup, Resource: "reboots"}
 	for name, tc := range map[string]struct {
@@ -445,7 +444,7 @@ func TestALadderGoesOnWhereAStepCannotBeRequested(t *testing.T) {
 				}
 				return nil
 			}
-			k.settle("nhc") // its kinds are read
+			k.settle("nhc") // reads the kinds
 			k.turn("b", corev1.ConditionUnknown)
 			k.turn("c", corev1.ConditionUnknown)
 			k.after(300 * time.Second)
@@ -464,7 +463,7 @@ func TestALadderGoesOnWhereAStepCannotBeRequested(t *testing.T) {
 	}
 }
 
-// Its remediator deletes its request when the power is back, as medik8s' first documentation asks, and the node boots for twelve minutes.
+// The remediator deletes the request when the power is on, as medik8s' first documentation says, and the node boots for twelve minutes.
 func TestANodeThatBootsIsNotRemediatedOnceMore(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	badB(k)

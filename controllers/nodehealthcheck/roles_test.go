@@ -29,8 +29,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// granted is a client that may do to kind Reboot and to its templates what a role grants, and all to others. What it reads from a cache it
-// has to list and watch.
+// granted is a client with the rights of a role for the kind Reboot and its templates, and all rights for other kinds. Reads from a cache
+// need the rights to list and watch.
 type granted struct {
 	client.Client
 	rights map[string][]string // verbs, by kind
@@ -87,7 +87,7 @@ func (g granted) Delete(ctx context.Context, obj client.Object, opts ...client.D
 	return g.Client.Delete(ctx, obj, opts...)
 }
 
-// shipped is a role as a remediator ships it.
+// shippedRole returns a role as a remediator ships it.
 func shippedRole(t *testing.T, file string) *rbacv1.ClusterRole {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("testdata", "roles", file+".yaml"))
@@ -97,7 +97,7 @@ func shippedRole(t *testing.T, file string) *rbacv1.ClusterRole {
 	return r
 }
 
-// grants lets the manager do to Reboots, and to their templates, what the role of a remediator lets it do to its own, until revoke.
+// grants gives the manager the rights of a remediator's role, but for Reboots and their templates, until revoke is called.
 func (k *fixture) grants(r *rbacv1.ClusterRole) (revoke func()) {
 	rights := map[string][]string{}
 	for _, rule := range r.Rules {
@@ -121,7 +121,7 @@ func (k *fixture) grants(r *rbacv1.ClusterRole) (revoke func()) {
 	}
 }
 
-// looks makes passes, and returns what they say has failed, and when the last one wants to come back.
+// looks reconciles, and returns the errors, and after how long the last reconcile wants the next one.
 func (k *fixture) looks() (failed []string, again time.Duration) {
 	k.t.Helper()
 	ctx := log.IntoContext(k.t.Context(), funcr.New(func(_, line string) {
@@ -137,7 +137,7 @@ func (k *fixture) looks() (failed []string, again time.Duration) {
 	return failed, again
 }
 
-// Each release of a remediator brings the rights that it thinks fit. medik8s' operator of its time did with them.
+// Releases of a remediator grant different rights. They were enough for medik8s' operator of the same time.
 func TestWhatRemediatorsGrantIsEnough(t *testing.T) {
 	for role, polled := range map[string]bool{
 		"poison-pill-0.1": true, "self-node-remediation-0.4": true, "self-node-remediation-0.8": false,
@@ -189,7 +189,7 @@ func TestATemplateThatMayBeReadOnlyByItsNameIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// Where a request may not be watched, what its remediator has done with it is seen all the same.
+// If requests may not be watched, the controller still sees what their remediators write.
 func TestARequestThatMayNotBeWatchedIsPolled(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.grants(shippedRole(t, "poison-pill-0.1"))
@@ -204,7 +204,7 @@ func TestARequestThatMayNotBeWatchedIsPolled(t *testing.T) {
 	}
 }
 
-// Who uninstalls a remediator takes its role away, and often leaves its kinds. Checks that never named them are held up by nothing.
+// Uninstalling a remediator removes its role and often keeps its CRDs. This must not block checks that do not use these kinds.
 func TestARemediatorWhoseRoleIsGoneHoldsUpItsOwnChecksAlone(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) }), check("rebooting"))...)
@@ -222,7 +222,7 @@ func TestARemediatorWhoseRoleIsGoneHoldsUpItsOwnChecksAlone(t *testing.T) {
 	}
 }
 
-// What was begun while the role was there is not forgotten, nor begun again: the manager cannot see what became of it.
+// The controller keeps the status entries of requests that it may not read any more, and does not create them again.
 func TestARequestThatMayNotBeReadAnyMoreIsNotMadeAgain(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	revoke := k.grants(shippedRole(t, "poison-pill-0.1"))
@@ -236,8 +236,7 @@ func TestARequestThatMayNotBeReadAnyMoreIsNotMadeAgain(t *testing.T) {
 	}
 }
 
-// Before a node of the control plane is remediated the requests of all checks are read, also of kinds that were not in use when the
-// reconcile began.
+// Before a remediation of a control-plane node, the requests of all checks are read, also of kinds that came into use during the reconcile.
 func TestAPolledKindThatOnlyAnotherCheckNamesIsNotWatched(t *testing.T) {
 	k := newFixture(t, append(workers("a"), member("m1"), member("m2"), member("m3"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) }), check("rebooting"))...)
@@ -252,7 +251,7 @@ func TestAPolledKindThatOnlyAnotherCheckNamesIsNotWatched(t *testing.T) {
 	}
 }
 
-// With a ladder a remediator has to be notified to stop before the next one begins.
+// In an escalation, a remediator has to be notified to stop before the next step starts.
 func TestALadderThatMayNotTellARemediatorToStopSaysSo(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
@@ -273,8 +272,7 @@ func TestALadderThatMayNotTellARemediatorToStopSaysSo(t *testing.T) {
 	}
 }
 
-// state is what a check says of its nodes: its phase, how many it observes, how many are healthy, and those that it lists, with the number
-// of their requests.
+// state returns the phase of a check, the numbers of observed and healthy nodes, and the listed nodes with the numbers of their requests.
 func (k *fixture) state(check string) string {
 	k.t.Helper()
 	st := k.check(check).Status
@@ -285,7 +283,6 @@ func (k *fixture) state(check string) string {
 	return strings.Join(says, " ")
 }
 
-// role reads a role that is shipped.
 func role(t *testing.T, file string) *rbacv1.ClusterRole {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", file))
@@ -319,7 +316,7 @@ func TestTheRightsThatAreShipped(t *testing.T) {
 	})
 }
 
-// Kubernetes adds up the roles with the label; each remediator brings one. (medik8s makes the same role when it starts.)
+// Kubernetes aggregates the ClusterRoles with the label, which remediators bring. (medik8s creates the same ClusterRole at start.)
 func TestTheRoleThatRemediatorsAddTo(t *testing.T) {
 	t.Run("seed 0.25, seed 2.1, C84: has the rules of all roles with the label of remediators, and none of its own", func(t *testing.T) {
 		r, labels := role(t, "ext-remediation.yaml"), map[string]string{"rbac.ext-remediation/aggregate-to-ext-remediation": "true"}

@@ -18,20 +18,21 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// Rule is one reason for which no step starts for a node.
+// Rule is one reason why no step starts for a node.
 type Rule struct {
 	Reason Reason
-	Event  string // reason of the event about it; empty if there is none for each node
-	Quiet  bool   // none is sent, since it is over soon
+	Event  string // reason of the event about a node; empty if there is none
+	Quiet  bool   // no event is sent, because the blocker ends soon
 	asked  moment
 	When   func(*Case) bool
 	Object func(*Case) rule.Ref
-	// Message is what users read, empty if the reason goes without saying; Fix is what they have to do, EndsWhen what else ends it, and
-	// Detail what the first line of an explanation says. {node} is the name of the node, {object} the object, {name} its name, {what
-	// enables it} the fix of a disabled check; {healthy}, {minimum} and {total} count nodes. Other braces hold an example of what Why says.
+	// Message is what users read; empty if no message is needed. Fix is what users can do. EndsWhen is what else ends the blocker. Detail
+	// is part of the first line of kubectl mend explain. In these texts {node} is the node's name, {object} the object, {name} its name,
+	// {what enables it} the fix of a disabled check; {healthy}, {minimum} and {total} are numbers of nodes. Other braces have an example
+	// of what Why returns.
 	Message, Fix, EndsWhen, Detail string
 	Why                            func(*Case) string
-	// Until is when time alone ends it, Again when it is looked at again, since nothing may tell when it is over.
+	// Until is when the blocker ends by itself. Again is when to check it again if no watch shows its end.
 	Until, Again func(*Case) time.Time
 }
 
@@ -67,7 +68,7 @@ func (r *Rule) blocker(c *Case) Blocker {
 	return b
 }
 
-// valueOf is what a rule says of the case; the zero value if it says nothing.
+// valueOf returns says(c); the zero value if says is nil.
 func valueOf[T any](says func(*Case) T, c *Case) (value T) {
 	if says != nil {
 		value = says(c)
@@ -75,46 +76,46 @@ func valueOf[T any](says func(*Case) T, c *Case) (value T) {
 	return value
 }
 
-// moment is when a rule is asked; a rule may be asked at several.
+// moment says in which situations a rule applies.
 type moment int
 
 const (
-	ofState        moment = 1 << iota // of a node that is not unhealthy: why not
-	beforeFirst                       // before the first request for a node, which adds one to those that are being remediated
-	beforeNext                        // before a step of a remediation: what is paused is not escalated
-	whileHeld                         // of a pending node with requests: whether a user, or another controller, keeps it
-	ofNodeAlone                       // before the first request, as far as the node alone decides
-	ofControlPlane                    // before the first request for a node of the control plane: of these one is disrupted at a time
-	ofSelection                       // of a node without requests that the check does not select: whatever else there is does not matter
-	ofAnswer                          // when the escalation starts nothing
-	ofCheck                           // of the check itself: why nothing new starts at all
+	ofState        moment = 1 << iota // the node is not unhealthy, or not known to be
+	beforeFirst                       // before the first request for a node, which begins another remediation
+	beforeNext                        // before any step of a remediation
+	whileHeld                         // the node is pending and has requests
+	ofNodeAlone                       // before the first request, without the rules about the check and the control plane
+	ofControlPlane                    // before the first request for a control-plane node
+	ofSelection                       // the check does not select the node, and there are no requests for it
+	ofAnswer                          // the escalation starts nothing
+	ofCheck                           // no new remediation of the check starts at all
 
 	always = beforeFirst | beforeNext | whileHeld | ofNodeAlone
 	ofStep = beforeFirst | beforeNext | ofNodeAlone
 )
 
-// stuckFor is how long the deletion of a Node may take. Karpenter drains it and ends its instance meanwhile.
+// stuckFor is how long the deletion of a Node may take. Karpenter drains the Node and terminates its instance in that time.
 const stuckFor = time.Hour
 
-// Blocker is why a remediation does not start, in the words of its Rule, which conditions, events and explanations repeat. They have no
-// full stop at their end.
+// Blocker is why a remediation does not start, with the texts of its Rule for conditions, events and kubectl mend explain. The texts do not
+// end with a full stop.
 type Blocker struct {
 	Reason       Reason
 	Quiet        bool
 	Again        time.Time
-	rule.Blocker // as pages have it: its Reason is that of the event, where there is one
+	rule.Blocker // its Reason is that of the event, if there is one
 }
 
-// Case is one node, and what a rule depends on besides it. Of the plan it is the part that was decided so far.
+// Case is one node with all that a rule depends on, including what is decided so far.
 type Case struct {
 	*decider
 	*Decision
 	view   *view
 	i      int
 	n      *Node
-	step   int                 // that is asked about
-	begins bool                // the step is the first one
-	answer escalation.Decision // of the escalation
+	step   int                 // the step that the rules are about
+	begins bool                // the step would begin a remediation
+	answer escalation.Decision // what the escalation decides
 }
 
 func (d *decider) caseOf(i int, v *view) *Case {
@@ -136,7 +137,7 @@ func (c *Case) ask(at moment) []Blocker {
 	return blockers
 }
 
-// toBegin is when all is asked that keeps the first request from being made.
+// toBegin returns the moments of all rules that may block the first request.
 func (c *Case) toBegin() moment {
 	if c.n.ControlPlane() {
 		return beforeFirst | ofControlPlane
@@ -146,16 +147,16 @@ func (c *Case) toBegin() moment {
 
 const skipped = nhcv1.EventRemediationSkipped
 
-// inAMinute is when a node is looked at again that waits for a request of another maker, or for another member: neither enqueues the
-// check. (medik8s.)
+// inAMinute is when to check a node again that waits for somebody else's request or for another control-plane node, because their changes
+// do not enqueue the check. (medik8s.)
 func inAMinute(c *Case) time.Time { return c.f.Now.Add(time.Minute) }
 
-// is reports whether the node, of which everything was read, is in the state.
+// is reports whether the node exists, all its requests could be read, and it is in the state.
 func (c *Case) is(state health.State) bool {
 	return len(c.n.Unseen) == 0 && c.n.Exists() && c.Verdict.State == state
 }
 
-// timeout is which condition of the pending node comes due first.
+// timeout describes the condition of the pending node that is due first.
 func (c *Case) timeout() string {
 	i := slices.IndexFunc(c.Verdict.Findings, func(f health.Finding) bool { return f.Due.Equal(c.Verdict.Recheck) })
 	if i < 0 {
@@ -166,7 +167,7 @@ func (c *Case) timeout() string {
 		f.Limit, f.Signal.Type, f.Signal.Status, f.Signal.Reason)
 }
 
-// stuckAt is when a Node that is being deleted is stuck; zero if it is not being deleted.
+// stuckAt returns when the deletion of the Node counts as stuck; zero if the Node is not being deleted.
 func (c *Case) stuckAt() time.Time {
 	if c.n.Object == nil || c.n.Object.DeletionTimestamp == nil {
 		return time.Time{}
@@ -186,14 +187,14 @@ func (c *Case) notHealthy() string {
 	return fmt.Sprintf("%d unhealthy, %d pending, %d recovering%s", p.Unhealthy, p.Pending, p.Recovering, terminating)
 }
 
-// StormEnds ends what blocks everything after a storm.
+// StormEnds is what ends the blocker StormRecovery.
 const StormEnds = "the cooldown after the storm is over"
 
-// PostponedByUpgrade is what the event says of an upgrade. Only the condition names what is upgraded.
+// PostponedByUpgrade is the message of the event about an upgrade. Only the condition names the object that is upgraded.
 const PostponedByUpgrade = "Postponing potential remediations because of ongoing cluster upgrade"
 
-// upgrade is by what the cluster of the nodes in those states is being changed, and the object that says so. Not knowing blocks too,
-// unlike in medik8s.
+// upgrade describes the upgrade that affects the nodes in these states, and returns the object that shows it. If this cannot be read, it
+// counts as an upgrade, unlike in medik8s.
 func (d *decider) upgrade(states ...health.State) (string, rule.Ref) {
 	var nodes []*Node
 	for i := range d.f.Nodes {
@@ -227,12 +228,12 @@ func (d *decider) upgrade(states ...health.State) (string, rule.Ref) {
 	return "", rule.Ref{}
 }
 
-// RollingOut reports whether the Cluster is rolling out a new version of its machines.
+// RollingOut reports whether the Cluster's condition RollingOut is True.
 func RollingOut(cluster *clusterv1.Cluster) bool {
 	return meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterRollingOutCondition)
 }
 
-// unreadTemplate is a template without which nothing can be made: of the check before the first request, else of the step.
+// unreadTemplate returns a template that is needed and could not be read: before the first request any of the check's, else the step's.
 func (c *Case) unreadTemplate() *Template {
 	if c.p.Disabled.Is() {
 		return nil
@@ -251,7 +252,7 @@ func (c *Case) unreadTemplate() *Template {
 	return &needed[i]
 }
 
-// template is that of the step; nil if there is none.
+// template returns the template of the step; nil if the check has no templates.
 func (c *Case) template() *Template {
 	if len(c.f.Templates) == 0 {
 		return nil
@@ -272,7 +273,8 @@ func (c *Case) whyUnsuitable() string {
 	return why
 }
 
-// foreign is another maker's request that is for the node, or has the name that the check's would have; nil if there is none.
+// foreign returns a request that the check did not create, if it is for the node or has the name that the step's request would have; else
+// nil.
 func (c *Case) foreign() *unstructured.Unstructured {
 	t := c.template()
 	if t == nil {
@@ -290,8 +292,8 @@ func (c *Case) foreign() *unstructured.Unstructured {
 	return named
 }
 
-// namesake is the request that has the name which the one of this step would have; nil if there is none. Own is the same as a request that
-// the check made; nil if it did not.
+// namesake returns the existing request with the name that the step's request would have; nil if there is none. Own is the same request if
+// the check created it, else nil.
 func (c *Case) namesake() (named *unstructured.Unstructured, own *Request) {
 	if t := c.template(); t == nil || t.Object == nil || c.step >= len(c.n.Named) {
 		return nil, nil
@@ -305,7 +307,7 @@ func (c *Case) namesake() (named *unstructured.Unstructured, own *Request) {
 	return named, own
 }
 
-// otherStep is that request, if the check made it from another template, or for a step before that has the same one; nil if it did not.
+// otherStep returns the namesake if the check created it from another template, or for an earlier step; nil otherwise.
 func (c *Case) otherStep() *Request {
 	_, own := c.namesake()
 	if own != nil && own.Object.GetAnnotations()[nhcv1.TemplateNameAnnotation] == c.template().Name && own.Step >= c.step {
@@ -318,12 +320,12 @@ func (n *Node) orphaned(request *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(n.Orphaned, func(o *unstructured.Unstructured) bool { return o.GetUID() == request.GetUID() })
 }
 
-// queued reports whether the queue of the control plane was read. It is not as long as something else blocks all of its nodes.
+// queued reports whether the control plane was read and a node waits in its queue.
 func (c *Case) queued() bool {
 	return c.f.ControlPlane != nil && !c.f.ControlPlane.Searching && c.view.first >= 0
 }
 
-// objection is what the control plane has against the disruption of the node for one of those reasons; nil if nothing.
+// objection returns why the control plane forbids the disruption of the node, if that is for one of the reasons; nil otherwise.
 func (c *Case) objection(reasons ...controlplane.Reason) *controlplane.Objection {
 	if !c.queued() || c.f.ControlPlane.Unread != "" {
 		return nil
@@ -346,15 +348,15 @@ func (c *Case) etcd() Reason {
 	return c.view.etcd
 }
 
-// remake is the age at which a deleted request is made again for the first time: a remediator that deletes its requests at once would get
-// one after the other.
+// remake is how long after its creation a deleted request is first created again. Without this wait a remediator that deletes its requests
+// at once would get one after the other.
 const remake = time.Minute
 
 func (c *Case) remadeAt() time.Time {
 	return c.n.remade(func(gone *Listed) bool { return gone.Step == c.step })
 }
 
-// remade is the first moment at which a request that is gone may be made again; zero if there was none.
+// remade returns when a request that is gone may be created again; zero if no request on those steps is gone.
 func (n *Node) remade(on func(*Listed) bool) time.Time {
 	var at time.Time
 	for i := range n.Gone {
@@ -370,7 +372,7 @@ func (c *Case) waits() bool {
 	return c.answer.Do == escalation.Wait || c.answer.Do == escalation.GiveUp
 }
 
-// stillDeleted is a request of the last time that is waited for, which is still being deleted; nil if there is none.
+// stillDeleted returns a request of an earlier failure whose deletion the escalation waits for; nil if there is none.
 func (c *Case) stillDeleted() *Request {
 	if c.answer.Do != escalation.Wait || c.answer.Reason != escalation.AwaitingDeletion {
 		return nil

@@ -17,24 +17,24 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// The beginnings of messages, in the words of medik8s, which documents of others quote.
+// Beginnings of messages, in the words of medik8s, because documents of medik8s quote them.
 const (
 	skippedOn      = "Remediation skipped on node {node}: "
 	skippedBecause = "Skipped remediation of node: {node}, because "
 	quorumLoss     = "Skipping remediation of {node} for preventing control plane / etcd quorum loss, going to retry in a minute: "
-	// clockAgain is how soon a node is looked at again while clocks differ: nothing tells that one was set.
+	// clockAgain is how soon to check a node again while clocks differ, because no watch shows that a clock was corrected.
 	clockAgain    = 30 * time.Second
 	membersReturn = "the control plane can do without it"
 )
 
-// rules are asked in this order, in which blockers are reported. A step starts exactly if none blocks it.
+// rules are applied in this order, in which their blockers are reported. A step starts exactly if no rule blocks it.
 var rules = []Rule{
 	{Reason: "RequestsUnread", asked: ofState, When: func(c *Case) bool { return len(c.n.Unseen) > 0 }},
 	{Reason: NodeGone, asked: ofState, When: func(c *Case) bool { return len(c.n.Unseen) == 0 && !c.n.Exists() }},
-	{Reason: "NotJudged", asked: ofState, When: func(c *Case) bool { return c.is(health.Unknown) }}, // another controller ends the node
+	{Reason: "NotJudged", asked: ofState, When: func(c *Case) bool { return c.is(health.Unknown) }}, // OpenShift terminates the node
 	{Reason: NotUnhealthy, asked: ofState, When: func(c *Case) bool { return c.is(health.Healthy) }},
 	{
-		Reason: NotSelected, asked: ofSelection | beforeFirst, // and its remediation is over
+		Reason: NotSelected, asked: ofSelection | beforeFirst, // a begun remediation goes on
 		When:    func(c *Case) bool { return !c.n.Selected },
 		Message: "The check does not select the node any more",
 	},
@@ -62,7 +62,7 @@ var rules = []Rule{
 		EndsWhen: "the label " + nhcv1.ExcludeLabel + " is removed from the node",
 	},
 	{
-		Reason: "NodeBeingDeleted", Event: skipped, asked: always, Quiet: true, // a remediation would bring back what somebody else ends
+		Reason: "NodeBeingDeleted", Event: skipped, asked: always, Quiet: true, // a remediation would work against the deletion
 		When:    func(c *Case) bool { return c.f.Now.Before(c.stuckAt()) },
 		Message: skippedOn + "it is being deleted", EndsWhen: "the Node is gone",
 		Again: (*Case).stuckAt,
@@ -92,7 +92,8 @@ var rules = []Rule{
 		Reason: "MachinePaused", Event: skipped, asked: always,
 		When:    func(c *Case) bool { return c.n.Machine.annotated(clusterv1.PausedAnnotation) },
 		Object:  (*Case).machine,
-		Message: skippedOn + "its Machine is paused by the annotation " + clusterv1.PausedAnnotation, Fix: "remove the annotation from {object}",
+		Message: skippedOn + "its Machine is paused by the annotation " + clusterv1.PausedAnnotation,
+		Fix:     "remove the annotation from {object}",
 	},
 	{
 		Reason: "MachineSkipped", Event: skipped, asked: always,
@@ -140,7 +141,7 @@ var rules = []Rule{
 			return until
 		},
 		Again: func(c *Case) time.Time {
-			if c.n.Machine.Serviced { // no watch tells when that is over
+			if c.n.Machine.Serviced { // no watch shows the end of the firmware update
 				return inAMinute(c)
 			}
 			return time.Time{}
@@ -224,7 +225,7 @@ var rules = []Rule{
 		EndsWhen: "kubelets have had time to report", Until: func(c *Case) time.Time { return c.settled },
 	},
 	{
-		Reason: "TooManyUnhealthy", asked: ofCheck | beforeFirst, // what has begun goes on
+		Reason: "TooManyUnhealthy", asked: ofCheck | beforeFirst, // begun remediations go on
 		When: func(c *Case) bool { return c.p.Grant.ShortCircuited() },
 		Message: "Skipped remediation because the number of healthy nodes selected by the selector is {healthy} and should equal or " +
 			"exceed {minimum} ({total} nodes: {healthy} healthy, {2 unhealthy, 1 pending, 0 recovering})",
@@ -237,7 +238,7 @@ var rules = []Rule{
 		Message: "Storm recovery active: skipping creation of new remediations",
 		Until:   func(c *Case) time.Time { return c.p.Storm.Recheck }, EndsWhen: "{the cooldown after the storm is over}",
 		Why: func(c *Case) string {
-			if c.p.Storm.Recheck.IsZero() { // the cooldown has not begun
+			if c.p.Storm.Recheck.IsZero() { // the storm goes on
 				return "the storm is over, and the cooldown after it"
 			}
 			return StormEnds
@@ -257,7 +258,7 @@ var rules = []Rule{
 	placeless(place.GroupRate, "The limit rack of RemediationPolicy fleet/racks in b07 is reached: 6 have begun within an hour"),
 	placeless(place.SlowStart, "The limit rack of RemediationPolicy fleet/racks in b07 is reached: 1 have not proven themselves"),
 	{
-		Reason: "ControlPlaneSearched", Event: skipped, asked: ofControlPlane, Quiet: true, // it is over soon
+		Reason: "ControlPlaneSearched", Event: skipped, asked: ofControlPlane, Quiet: true, // the search ends soon
 		When:    func(c *Case) bool { return c.f.ControlPlane != nil && c.f.ControlPlane.Searching && c.view.first >= 0 },
 		Message: quorumLoss + "the control plane could not be read: {error}", Why: func(c *Case) string { return c.f.ControlPlane.Unread },
 		EndsWhen: membersReturn, Again: inAMinute,
@@ -351,14 +352,14 @@ var rules = []Rule{
 		Fix: "find out what is wrong with the node; its requests end when it is healthy",
 	},
 	{
-		Reason: "RequestBeingDeleted", Event: skipped, asked: ofAnswer, // of the last failure
+		Reason: "RequestBeingDeleted", Event: skipped, asked: ofAnswer, // a request of an earlier failure, in an escalation
 		When:    func(c *Case) bool { return c.waits() && c.stillDeleted() != nil && !c.answer.Recheck.IsZero() },
 		Object:  func(c *Case) rule.Ref { return c.stillDeleted().Ref() },
 		Message: skippedBecause + "{object} of the last time is still being deleted: its remediator has not released it",
 		Until:   func(c *Case) time.Time { return c.answer.Recheck }, EndsWhen: "{object} is gone, or its time is over",
 	},
 	{
-		Reason: "RequestBeingDeleted", Event: skipped, asked: ofAnswer, // without an escalation no time ends that
+		Reason: "RequestBeingDeleted", Event: skipped, asked: ofAnswer, // the same without an escalation: no timeout ends it
 		When:    func(c *Case) bool { return c.waits() && c.stillDeleted() != nil && c.answer.Recheck.IsZero() },
 		Object:  func(c *Case) rule.Ref { return c.stillDeleted().Ref() },
 		Message: skippedBecause + "{object} of the last time is still being deleted: its remediator has not released it",

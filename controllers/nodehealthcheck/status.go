@@ -22,8 +22,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// statusAfter is what the check says after a reconcile. It is made anew from what was observed and done: from the requests, not from what
-// it said before. Only moments that nothing else remembers are taken over.
+// statusAfter returns the check with its status after a reconcile. The status is made from what was observed and done. Only times that are
+// stored nowhere else are taken over from the status before.
 func statusAfter(state *observed, plan *Plan, outcomes []outcome) *nhcv1.NodeHealthCheck {
 	next := state.check.DeepCopy()
 	st := &next.Status
@@ -40,17 +40,17 @@ func statusAfter(state *observed, plan *Plan, outcomes []outcome) *nhcv1.NodeHea
 	st.UnhealthyNodes = bounded(st.UnhealthyNodes)
 	st.Conditions = Conditions(&state.facts, plan)
 	n := -1
-	if remediating { // there are requests; what the status only remembers are none
+	if remediating { // a request exists; entries of the status alone do not count
 		n = len(st.UnhealthyNodes)
 	}
 	st.Phase, st.Reason = Phase(st.Conditions, state.check.Spec.PauseRequests, n)
 	return next
 }
 
-// mostListed is how many nodes a status lists. One that does not fit into the API server's store could never be written again.
+// mostListed is the most nodes in a status. A larger object might not fit into etcd, and then the status could not be written at all.
 const mostListed = 1000
 
-// bounded leaves out what is too much: first nodes that nothing is done about, then others. Their requests speak for themselves.
+// bounded cuts list to mostListed nodes, and leaves out nodes without requests first. Requests are also found without the status.
 func bounded(list []nhcv1.UnhealthyNode) []nhcv1.UnhealthyNode {
 	if len(list) <= mostListed {
 		return list
@@ -63,7 +63,7 @@ func bounded(list []nhcv1.UnhealthyNode) []nhcv1.UnhealthyNode {
 	return list
 }
 
-// entryOf is what the status says of a node; nil if it says nothing.
+// entryOf returns the entry of a node in the status; nil if it needs none.
 func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
 	entry := &nhcv1.UnhealthyNode{Name: o.n.Name, Remediations: remediationsOf(state, o)}
 	newlyPending := o.Verdict.State == health.Pending && (o.n.Listed == nil || o.n.Listed.ConditionsHealthyTimestamp != nil)
@@ -72,9 +72,9 @@ func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
 	case o.healthyOrGone(), o.Left, newlyPending, !o.n.Selected:
 		return nil
 	}
-	entry.ConditionsHealthyTimestamp = o.healthySince(state) // also of one that is gone: one that comes back begins at the first step, too
+	entry.ConditionsHealthyTimestamp = o.healthySince(state) // also if the node is gone: if it comes back, the first step is next
 	delayed := o.Delayed
-	for j := range o.n.Requests { // also what could not be deleted while the node was healthy
+	for j := range o.n.Requests { // also requests that should be deleted and could not be
 		ends := o.repeats(&state.facts, o.n, j) || o.n.Exists() && o.Requests[j].End
 		delayed = delayed || ends && !slices.Contains(o.ended, j)
 	}
@@ -86,8 +86,8 @@ func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
 
 func (o *outcome) healthyOrGone() bool { return !o.n.Exists() || o.Verdict.State == health.Healthy }
 
-// healthySince is since when the node is healthy, or gone, as the status remembers it; nil if it is neither. A node that is unhealthy
-// again keeps it as long as nothing was begun about it, while requests of the last time are there.
+// healthySince returns since when the node is healthy or gone, for the status; nil if it is neither. An unhealthy node keeps this time as
+// long as requests of an earlier failure exist and no new remediation has begun.
 func (o *outcome) healthySince(state *observed) *metav1.Time {
 	over := slices.IndexFunc(o.Requests, func(r RequestState) bool { return r.Over })
 	if !o.healthyOrGone() && (over < 0 || o.begun(o.n) || o.Requests[over].Adopt) {
@@ -104,12 +104,12 @@ func (o *outcome) healthySince(state *observed) *metav1.Time {
 	return ptr.To(metav1.NewTime(state.facts.Now.Truncate(time.Second)))
 }
 
-// remediationsOf are the requests that matter after o: those that are there, the one that was made, and some that are gone.
+// remediationsOf returns the requests for the status: those that exist, the one that was created, and those that are gone but still needed.
 func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 	var remediations []nhcv1.Remediation
 	for j := range o.n.Requests {
 		if slices.Contains(o.ended, j) && !o.n.Requests[j].Kept() {
-			continue // nothing keeps it
+			continue // deleted, and without finalizers
 		}
 		remediations = append(remediations, remediationOf(state, o, j))
 	}
@@ -123,7 +123,8 @@ func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 		remediations = append(remediations, o.n.Gone[j].Remediation)
 	}
 	slices.SortStableFunc(remediations, func(a, b nhcv1.Remediation) int {
-		return cmp.Or(a.Started.Compare(b.Started.Time), cmp.Compare(a.Resource.Kind, b.Resource.Kind), cmp.Compare(a.Resource.Name, b.Resource.Name))
+		return cmp.Or(a.Started.Compare(b.Started.Time),
+			cmp.Compare(a.Resource.Kind, b.Resource.Kind), cmp.Compare(a.Resource.Name, b.Resource.Name))
 	})
 	return remediations
 }
@@ -143,7 +144,7 @@ func remediationOf(state *observed, o *outcome, j int) nhcv1.Remediation {
 	return remediation
 }
 
-// record writes the status if it differs. What others wrote to it since it was read is not overwritten.
+// record writes the status if it has changed. It never overwrites what other clients have written since the check was read.
 func (r *Reconciler) record(ctx context.Context, state *observed, next *nhcv1.NodeHealthCheck) error {
 	if equality.Semantic.DeepEqual(state.check.Status, next.Status) {
 		return nil
@@ -158,7 +159,7 @@ func (r *Reconciler) record(ctx context.Context, state *observed, next *nhcv1.No
 	return nil
 }
 
-// Conditions are the conditions of the check after a reconcile. While kinds are awaited nothing is decided, and p may be empty.
+// Conditions returns the conditions of the check after a reconcile. While kinds are awaited there is no decision, and p may be empty.
 func Conditions(f *Facts, p *Plan) []metav1.Condition {
 	conditions, now := slices.Clone(f.Check.Status.Conditions), metav1.NewTime(f.Now.Truncate(time.Second))
 	set := func(kind string, is bool, reason, message string) {
@@ -178,7 +179,7 @@ func Conditions(f *Facts, p *Plan) []metav1.Condition {
 	if len(f.Awaited) == 0 {
 		if p.Disabled.Is() {
 			set(nhcv1.DisabledCondition, true, p.Disabled.Reason, p.Disabled.Message)
-		} else if !slices.ContainsFunc(f.Templates, func(t Template) bool { return t.Object == nil }) { // else it is not known
+		} else if !slices.ContainsFunc(f.Templates, func(t Template) bool { return t.Object == nil }) { // all templates were read
 			set(nhcv1.DisabledCondition, false, nhcv1.EnabledReason, EnabledMessage)
 		}
 		setStorm(f, p, set)
@@ -191,16 +192,16 @@ func Conditions(f *Facts, p *Plan) []metav1.Condition {
 	before := conditionOf(f.Check, nhcv1.RemediationAllowedCondition)
 	set(nhcv1.RemediationAllowedCondition, allowed == nhcv1.AllowedReason, allowed, message)
 	if before != nil && before.Reason != allowed && allowed == nhcv1.KubeletsAwaitedReason {
-		// Kubelets are awaited since now, though another reason made the condition False before.
+		// settledAt needs the time at which this reason began, even if the condition was False before.
 		meta.FindStatusCondition(conditions, nhcv1.RemediationAllowedCondition).LastTransitionTime = now
 	}
 	return conditions
 }
 
-// selectsWithin is how long after a check its nodes may be created.
+// selectsWithin is how long after its creation a check may select no nodes before this is reported.
 const selectsWithin = 10 * time.Minute
 
-// ineffective is why the check, or one of its rules, can never act as it is written: nothing else would ever show that.
+// ineffective returns why the check, or one of its rules, can never have an effect as it is written. Nothing else shows such a mistake.
 func ineffective(f *Facts, p *Plan) (reason, message string) {
 	specs := map[string]any{nhcv1.GroupVersion.String(): &nhcv1.NodeHealthCheckSpec{}}
 	if dropped := rule.DroppedField(f.Check.Annotations, specs); dropped != "" {
@@ -220,10 +221,10 @@ func ineffective(f *Facts, p *Plan) (reason, message string) {
 	return "", ""
 }
 
-// EnabledMessage is what a check says that is not disabled.
+// EnabledMessage is the message of a check that is not disabled.
 const EnabledMessage = "No issues found, NodeHealthCheck is enabled."
 
-// setStorm sets those of the two conditions of the storm that turn. The storm is remembered by them.
+// setStorm sets the two conditions of a storm if they change. FactsOf reads the state of the storm from them.
 func setStorm(f *Facts, p *Plan, set func(kind string, is bool, reason, message string)) {
 	storm, cooldown := "", "Cooldown cleared - storm threshold triggered"
 	switch p.Storm.Turn {
@@ -243,7 +244,7 @@ func setStorm(f *Facts, p *Plan, set func(kind string, is bool, reason, message 
 	}
 }
 
-// KindsAwaited says what a check waits for before anything is decided.
+// KindsAwaited is the message of a check that waits until its kinds can be read.
 func KindsAwaited(f *Facts) string {
 	kinds := make([]string, 0, len(f.Awaited))
 	for _, kind := range f.Awaited {
@@ -253,7 +254,8 @@ func KindsAwaited(f *Facts) string {
 		strings.Join(slices.Sorted(slices.Values(kinds)), ", ")
 }
 
-// Phase is what a check is doing, and why, in medik8s' words. Remediating is how many nodes it remediates; below zero if it does not.
+// Phase returns the phase and the reason for the status, in the words of medik8s. Remediating is the number of nodes in the status if there
+// are requests, else negative.
 func Phase(conditions []metav1.Condition, pauseRequests []string, remediating int) (nhcv1.Phase, string) {
 	disabled := meta.FindStatusCondition(conditions, nhcv1.DisabledCondition)
 	switch {

@@ -21,7 +21,7 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// outcomeOf is the outcome for a node with one request.
+// outcomeOf returns the outcome for a node with one request.
 func outcomeOf(r Request) *outcome {
 	if r.Object == nil {
 		r.Object = &unstructured.Unstructured{Object: map[string]any{}}
@@ -87,7 +87,7 @@ func TestANodeIsHealthySinceItWasFirstSeenToBe(t *testing.T) {
 	}
 }
 
-// oldest is what is exported of the oldest request of the check nhc; false if nothing is.
+// oldest returns the metric of the oldest request of the check nhc; false if there is none.
 func oldest(t *testing.T) (time.Time, bool) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -126,7 +126,7 @@ func TestTheOldestRequestIsExportedUntilTheCheckGoes(t *testing.T) {
 	}
 }
 
-// The requests of a check that is gone are no news of another one that has its name.
+// Requests of a deleted check must not count in the metrics of a new check with the same name.
 func TestWhatACheckHasLeftIsNoEndOfARemediationOfTheNextOne(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Replace", "replace", false), replacing("again", "first"))...)
 	k.bad("b")
@@ -141,7 +141,7 @@ func TestWhatACheckHasLeftIsNoEndOfARemediationOfTheNextOne(t *testing.T) {
 	}
 }
 
-// What disables a check says which of its templates that is, and of which step: with one letter wrong in a namespace as in a name.
+// The message of a disabled check names the template and its step, so that users find a wrong letter in a namespace or a name.
 func TestADisabledCheckNamesTheTemplateAndItsStep(t *testing.T) {
 	const missing = `Remediation template not found: "failed to get RebootTemplate `
 	elsewhere, homeless := refTo("Reboot", "reboot"), refTo("Reboot", "reboot")
@@ -217,8 +217,7 @@ func member(name string) *corev1.Node {
 	return node(name, map[string]string{"node-role.kubernetes.io/control-plane": ""})
 }
 
-// remediationTemplate is a remediation template of one of the kinds of tests, whose remediator copes with one request for a node, or with
-// several.
+// template returns a remediation template for one of kindsOfRequests. Several says that several requests for one node are allowed.
 func template(kind, name string, several bool) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"size": int64(42)}}},
@@ -236,7 +235,7 @@ func refTo(kind, name string) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: remediatorGroup + "/v1", Kind: kind + remediationrequest.TemplateSuffix, Namespace: namespace, Name: name}
 }
 
-// check is a check of all nodes with the default conditions and one template.
+// check returns a check for all nodes with the default conditions and one template.
 func check(name string, change ...func(*nhcv1.NodeHealthCheckSpec)) *nhcv1.NodeHealthCheck {
 	ref := refTo("Reboot", "reboot")
 	c := &nhcv1.NodeHealthCheck{
@@ -255,7 +254,7 @@ func check(name string, change ...func(*nhcv1.NodeHealthCheckSpec)) *nhcv1.NodeH
 	return c
 }
 
-// ladder replaces the one template by several, each of the given kind and with five minutes.
+// ladder replaces the template by an escalation with a timeout of five minutes for each step.
 func ladder(steps ...corev1.ObjectReference) func(*nhcv1.NodeHealthCheckSpec) {
 	return func(s *nhcv1.NodeHealthCheckSpec) {
 		s.RemediationTemplate = nil

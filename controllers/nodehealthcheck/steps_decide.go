@@ -22,13 +22,13 @@ func (d *decider) decide(i int) {
 	c.flag()
 	switch state := c.Verdict.State; {
 	case len(c.n.Unseen) > 0:
-		c.leased() // until they can be read again nothing else is known
+		c.leased() // nothing else is known until the requests can be read again
 	case !c.n.Exists():
 		c.gone()
 	case state == health.Healthy:
 		c.healthy()
 	case state == health.Unknown:
-		c.leased() // what was begun stays as it is
+		c.leased() // requests stay as they are
 	default:
 		c.resumed()
 		c.leased()
@@ -48,7 +48,7 @@ func (d *decider) decide(i int) {
 	c.lookAgain(c.Verdict.Recheck)
 }
 
-// block says what keeps a remediation from starting where the node is not unhealthy.
+// block sets the blockers of a node that is not unhealthy.
 func (c *Case) block() {
 	asked := ofState
 	if c.Verdict.State == health.Pending {
@@ -77,10 +77,10 @@ func (c *Case) flag() {
 	}
 }
 
-// lookAgain makes the reconcile be repeated then at the latest; the zero moment asks for nothing.
+// lookAgain makes the next reconcile happen at the given time at the latest; zero changes nothing.
 func (c *Case) lookAgain(at time.Time) { c.Recheck = health.Earliest(c.Recheck, at) }
 
-// happens makes the reconcile be repeated when m comes at the latest, of which users want to know if it says what happens.
+// happens makes the next reconcile happen at m.At at the latest. If m has a reason, and is earlier than c.Next, users see it as c.Next.
 func (c *Case) happens(m rule.Step) {
 	c.lookAgain(m.At)
 	if !m.At.IsZero() && m.Reason != "" && (c.Next.At.IsZero() || m.At.Before(c.Next.At)) {
@@ -88,28 +88,28 @@ func (c *Case) happens(m rule.Step) {
 	}
 }
 
-// startable reports whether a remediation of the node would start if nothing blocked it, were it in that state.
+// startable reports whether the node is in this state, and a remediation of an unhealthy node like it would start if nothing blocked it.
 func (d *decider) startable(i int, state health.State) bool {
 	n := &d.f.Nodes[i]
 	return n.Selected && n.Exists() && d.p.Decisions[i].Verdict.State == state && !d.p.Decisions[i].begun(n)
 }
 
-// begun reports whether something is done about the node: there are requests, and not only those of the last time.
+// begun reports whether a remediation of the present failure has begun: there is a request that is not over.
 func (d *Decision) begun(n *Node) bool {
 	return len(n.Unseen) > 0 || slices.ContainsFunc(d.Requests, func(r RequestState) bool { return !r.Over })
 }
 
-// healthy: its requests are over, at once or after the delay, and its lease after them.
+// healthy decides about a healthy node: its requests are deleted, at once or after the healthy delay, and then its lease.
 func (c *Case) healthy() {
 	if len(c.n.Requests) == 0 {
-		c.Unconfirm = c.n.confirmed() && len(c.n.Others) == 0 // another check's remediation may wait for it
+		c.Unconfirm = c.n.confirmed() && len(c.n.Others) == 0 // the remediation of another check may wait for the annotation
 		c.unleased()
 		return
 	}
 	wait, now := c.f.healthyDelay(), c.f.Now
 	for j := range c.n.Requests {
 		r := &c.n.Requests[j]
-		begun := health.Earliest(r.annotated(nhcv1.HealthyDelayAnnotation), c.n.healthySince()) // a remediator may take the annotation off
+		begun := health.Earliest(r.annotated(nhcv1.HealthyDelayAnnotation), c.n.healthySince()) // a remediator may remove the annotation
 		switch {
 		case !r.Deleting().IsZero():
 		case c.n.confirmed() || wait == 0:
@@ -129,11 +129,11 @@ func (c *Case) healthy() {
 	c.leased()
 }
 
-// stamp is how annotations hold a moment.
+// stamp formats a time for an annotation.
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// leased keeps the lease while there are requests, or one is about to be made again; when no step is left only for a while, so that others
-// may try.
+// leased keeps the lease while requests exist or one is about to be created again. When no step is left, the lease ends after a while, so
+// that others may remediate the node.
 func (c *Case) leased() {
 	now := c.f.Now
 	if !c.n.Remediated() && len(c.n.Orphaned) == 0 {
@@ -160,7 +160,7 @@ func (c *Case) leased() {
 		}
 		c.lookAgain(idle.Add(idleLease))
 	}
-	c.Term = Term{Length: termOf(c.steps, step).Length} // as long as a step is left the lease is kept for it, whatever blocks it
+	c.Term = Term{Length: termOf(c.steps, step).Length} // never overdue, because a step is left, even if it is blocked
 	if len(c.steps) > 0 && c.escalationOf(c.n, c.escalated()).Do == escalation.Exhausted {
 		c.Term = termOf(c.steps, len(c.steps)-1)
 	}
@@ -169,7 +169,7 @@ func (c *Case) leased() {
 	c.lookAgain(again)
 }
 
-// idleSince is since when no remediator is, or will be, at work on the node: its only one has ended. Zero if one is.
+// idleSince returns since when the only remediator of the node has ended, so that none works on it any more; zero otherwise.
 func (c *Case) idleSince() time.Time {
 	if !c.f.Single() || !c.n.Exists() || len(c.n.Unseen) > 0 || len(c.n.Orphaned) > 0 {
 		return time.Time{}
@@ -185,7 +185,7 @@ func (c *Case) idleSince() time.Time {
 	return since
 }
 
-// idleSince is since when no remediator is at work on r; zero if one is. What it says may be older than r.
+// idleSince returns since when no remediator works on r; zero if one does. The remediator's times may be wrong, so it is not before r.
 func (r *Request) idleSince() time.Time {
 	succeeded, since := escalation.Says(r.Object, nhcv1.SucceededCondition)
 	processing, stopped := escalation.Says(r.Object, nhcv1.ProcessingCondition)
@@ -200,7 +200,7 @@ func (r *Request) idleSince() time.Time {
 	return time.Time{}
 }
 
-// unleased gives the lease back, unless an orphaned request of a check of the same name is at work under it.
+// unleased deletes the lease, unless an orphaned request of a deleted check of the same name still needs it.
 func (c *Case) unleased() {
 	if len(c.n.Orphaned) > 0 {
 		c.leased()
@@ -211,9 +211,10 @@ func (c *Case) unleased() {
 	}
 }
 
-// unhealthy: the first step starts if nothing blocks it; one that has failed, or whose time is over, is followed by the next one.
+// unhealthy decides about an unhealthy node: the first step starts if nothing blocks it, and the next step follows when a step has failed
+// or timed out.
 func (c *Case) unhealthy() {
-	if !c.n.Selected && !c.n.Remediated() { // whatever else there is does not matter
+	if !c.n.Selected && !c.n.Remediated() { // other blockers do not matter
 		c.Blockers = c.ask(ofSelection)
 		return
 	}
@@ -244,8 +245,8 @@ func (c *Case) unhealthy() {
 	}
 }
 
-// adopt makes what is left of the last time what the failure begins with, and gives up the requests of a step that is given up. If
-// remediators have to be notified, those who were know that.
+// adopt makes requests of an earlier failure that still exist part of the new failure, and gives up the requests of a step that is given
+// up. Remediators that were notified before are not notified again.
 func (c *Case) adopt() {
 	for j := range c.Requests {
 		r, state := &c.n.Requests[j], &c.Requests[j]
@@ -257,7 +258,7 @@ func (c *Case) adopt() {
 	}
 }
 
-// askedAgain is when the first of the blockers is over, or is looked at again.
+// askedAgain returns when the first of the blockers ends, or is checked again.
 func askedAgain(blockers []Blocker) rule.Step {
 	var at time.Time
 	for _, b := range blockers {
@@ -273,15 +274,15 @@ func (c *Case) start(step int) {
 	c.Start, c.Term = step, termOf(c.steps, step)
 	if len(c.n.Requests) == 0 {
 		c.Lease, _ = c.n.Lease.next(c.Term, c.f.Now, c.f.Now)
-		if c.Lease == DropLease { // one of ours from before
+		if c.Lease == DropLease { // the lease is left from an earlier remediation
 			c.Lease = RenewLease
 		}
 	}
 }
 
-// worthRemembering are, of requests that are gone, those that say something of the escalation: which were given up, and of each step the
-// first and the last one that were not. A step that was taken is not taken again because its request was deleted, what was deleted is not
-// made again at once, and not with all the time of the step.
+// worthRemembering returns the requests that are gone and that the escalation still needs: those that were given up, and the first and
+// the last of each step that were not. Without them a step would be taken again after its request was deleted, at once and with its full
+// timeout.
 func (c *Case) worthRemembering() []int {
 	var worth []int
 	for i := range c.n.Gone {
@@ -299,19 +300,19 @@ func (c *Case) worthRemembering() []int {
 	return worth
 }
 
-// A lease on a node is how checks, and the node maintenance of medik8s, keep out of each other's way: who holds it remediates.
+// Only the holder of a node's lease remediates the node. NodeHealthChecks and medik8s' Node Maintenance Operator use these leases.
 const (
-	// defaultTerm is for how long a node is leased where no step has a timeout.
+	// defaultTerm is the term of a lease if the step has no timeout.
 	defaultTerm = 10 * time.Minute
-	// leaseBuffer is by how much a lease outlasts what it is for.
+	// leaseBuffer is how much longer than its term a lease lasts.
 	leaseBuffer = time.Minute
-	// leaseTaken is how soon a node is looked at again whose lease somebody else holds.
+	// leaseTaken is how soon to check a node again if somebody else holds its lease.
 	leaseTaken = time.Minute
-	// idleLease is how long a node stays leased after its only remediator stopped. (medik8s times a single remediation out after as long.)
+	// idleLease is how long the lease is kept after the only remediator has ended: as long as medik8s' timeout of a single remediation.
 	idleLease = 30 * time.Minute
 )
 
-// Lease is the lease on a node. Own says that the check has it, Held that another party has it now.
+// Lease is the lease on a node. Own says that the check holds it, Held that somebody else holds it now.
 type Lease struct {
 	*coordinationv1.Lease
 	Own, Held bool
@@ -333,18 +334,18 @@ func (l *Lease) held() bool { return l != nil && l.Held }
 
 func (l *Lease) expiry() time.Time { return controlplane.Expiry(l.Lease) }
 
-// Term is for how long a node is leased, and after how long an escalation that leads nowhere gives the lease up.
+// Term is how long a node is leased.
 type Term struct {
 	Length  time.Duration
-	Overdue time.Duration // zero: never
+	Overdue time.Duration // after this time since it was acquired the lease is dropped; zero means never
 }
 
-// Seconds is how long a lease for the term lasts.
+// Seconds returns the duration of a lease for the term.
 func (t Term) Seconds() int32 {
 	return int32(min((t.Length+leaseBuffer)/time.Second, math.MaxInt32))
 }
 
-// termOf is the term while a step is in use. (medik8s looks a step up by the kind of its template, and so takes that of another one.)
+// termOf returns the term for a step. (medik8s finds the step by the kind of its template, and may find a wrong one.)
 func termOf(steps []escalation.Step, step int) Term {
 	if step < 0 || step >= len(steps) || steps[step].Timeout == 0 {
 		return Term{Length: defaultTerm}
@@ -357,7 +358,7 @@ func termOf(steps []escalation.Step, step int) Term {
 	return t
 }
 
-// next says what to do about the lease of a node that is being remediated since the given moment, and when to look again.
+// next returns what to do about the lease of a node that is being remediated since a time, and when to decide again.
 func (l *Lease) next(t Term, since, now time.Time) (LeaseAction, time.Time) {
 	acquired := since
 	if l.own() && l.Spec.AcquireTime != nil {
@@ -375,7 +376,7 @@ func (l *Lease) next(t Term, since, now time.Time) (LeaseAction, time.Time) {
 	case !l.own():
 		return TakeLease, now.Add(t.Length)
 	}
-	// Renewed so early that a manager that is away for half the term loses nothing, and when the term is another step's.
+	// Renew at half of the term, so that the lease survives half a term without a manager, and at once if the term has changed.
 	if renew := l.expiry().Add(-leaseBuffer - t.Length/2); now.Before(renew) && ptr.Deref(l.Spec.LeaseDurationSeconds, 0) == t.Seconds() {
 		return KeepLease, renew
 	}

@@ -24,7 +24,7 @@ import (
 
 func isTemplate(kind string) bool { return strings.HasSuffix(kind, remediationrequest.TemplateSuffix) }
 
-// templatesOf are the templates that a spec names, in the order of use. The spec, which is shared, is not sorted.
+// templatesOf returns the templates in a spec, in the order of the escalation. It sorts a copy, because the spec is shared with the cache.
 func templatesOf(spec *nhcv1.NodeHealthCheckSpec) []Template {
 	template := func(ref corev1.ObjectReference, step *nhcv1.EscalatingRemediation) Template {
 		request, _ := remediationrequest.NodeKindOf(ref.GroupVersionKind()) // the error is reported when the template is read
@@ -42,7 +42,8 @@ func templatesOf(spec *nhcv1.NodeHealthCheckSpec) []Template {
 	return templates
 }
 
-// observeTemplates reads the templates of the check, and whether their requests can be read. The first one that cannot be used disables it.
+// observeTemplates reads the templates of the check, and whether their requests can be read. A template that cannot be used disables the
+// check.
 func (r *Reconciler) observeTemplates(ctx context.Context, state *observed) {
 	state.facts.Templates = templatesOf(&state.check.Spec)
 	for i := range state.facts.Templates {
@@ -69,7 +70,8 @@ func (r *Reconciler) observeTemplates(ctx context.Context, state *observed) {
 	r.observeFormer(ctx, state)
 }
 
-// disabledBefore is why the controller disabled the check because of its templates, for users who may not read these; zero if it did not.
+// disabledBefore returns why the manager has disabled the check because of its templates, for users who may not read these; zero if it
+// has not.
 func disabledBefore(check *nhcv1.NodeHealthCheck) Disabled {
 	c := conditionOf(check, nhcv1.DisabledCondition)
 	if c == nil || c.Status != metav1.ConditionTrue {
@@ -82,7 +84,7 @@ func disabledBefore(check *nhcv1.NodeHealthCheck) Disabled {
 	return Disabled{}
 }
 
-// observeFormer watches the kinds of requests that the status lists and that the check does not name any more: what was begun has to end.
+// observeFormer watches the kinds of requests that are in the check's status but not in its spec any more, so that they can be finished.
 func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 	for _, kind := range kindsOf(state.check) {
 		if slices.ContainsFunc(state.facts.Templates, func(t Template) bool { return t.Request.GroupKind() == kind.GroupKind() }) {
@@ -98,7 +100,7 @@ func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 	}
 }
 
-// await makes state wait until the objects of a kind can be read. There are none of a kind that is not installed.
+// await makes the decision wait until the objects of a kind can be read. A kind that is not installed has no objects.
 func (r *Reconciler) await(ctx context.Context, state *observed, kind schema.GroupVersionKind) error {
 	ready, err := r.Kinds.Readable(ctx, kind)
 	if err == nil {
@@ -115,7 +117,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, t *Te
 	if _, err := remediationrequest.NodeKindOf(gvk); err != nil {
 		return TemplateInvalid(t, err), nil
 	}
-	byName, unread := false, false // it may be read, and its kind not be listed
+	byName, unread := false, false // byName: the manager may get the template, but not list its kind
 	for _, kind := range []schema.GroupVersionKind{gvk, t.Request} {
 		ready, err := r.Kinds.Readable(ctx, kind)
 		if kind == gvk && apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread) {
@@ -139,7 +141,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, t *Te
 	}
 	switch {
 	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
-		t.Namespace = "" // whatever the reference says: its requests have none either, and are found again by that
+		t.Namespace = "" // whatever the reference says, because its requests are cluster-scoped too and are found by their namespace
 	case t.Namespace == "":
 		err := fmt.Errorf("remediation template %q not found, it is namespaced, but no namespace is provided", t.Name)
 		return TemplateNotFound(t, err), nil
@@ -147,8 +149,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, t *Te
 	return r.readTemplate(ctx, state, t, byName || r.Kinds.Polled(gvk))
 }
 
-// unusable is why a template disables the check that cannot be read, or whose kind or requests cannot be listed, because of err; the error
-// if that says nothing about the template.
+// unusable returns why a template disables the check if err says that it, or a kind, is missing or forbidden; otherwise it returns err.
 func (state *observed) unusable(t *Template, kind string, err error) (Disabled, error) {
 	switch {
 	case remediationrequest.Missing(err):
@@ -161,8 +162,8 @@ func (state *observed) unusable(t *Template, kind string, err error) (Disabled, 
 	return Disabled{}, err
 }
 
-// readTemplate reads the template itself. One that is not watched is read live, and again: Poison Pill, Self Node Remediation before v0.8
-// and Fence Agents Remediation before v0.3 grant no more than to get one by its name, which was all that medik8s' operator did.
+// readTemplate reads the template itself. If it cannot be watched, it is read live, and again after readRetry: Poison Pill, Self Node
+// Remediation before v0.8 and Fence Agents Remediation before v0.3 allow only get, which is all that medik8s' operator needed.
 func (r *Reconciler) readTemplate(ctx context.Context, state *observed, t *Template, live bool) (Disabled, error) {
 	from := client.Reader(r.Client)
 	if live {
@@ -225,14 +226,14 @@ func (r *Reconciler) request(ctx context.Context, state *observed, o *outcome) (
 	return req, nil
 }
 
-// nameFor is the name of a request: that of the Machine or the node; where there may be several for one node, one that no other template
-// has.
+// nameFor returns the name of a request: that of the Machine or the node. If the template allows several requests for one node, the name is
+// unique for each template.
 func nameFor(check *nhcv1.NodeHealthCheck, t *Template, n *Node) string {
 	name := n.Name
 	if t.OwnedByMachine(n) {
 		name = n.Machine.Object.Name
 	}
-	if _, several := t.Object.GetAnnotations()[nhcv1.MultipleTemplatesAnnotation]; several { // its remediator copes with several for one node
+	if _, several := t.Object.GetAnnotations()[nhcv1.MultipleTemplatesAnnotation]; several {
 		return remediationrequest.UniqueName(name, string(check.UID), t.Namespace, t.Name)
 	}
 	return name
@@ -240,10 +241,12 @@ func nameFor(check *nhcv1.NodeHealthCheck, t *Template, n *Node) string {
 
 func ownerOf(check *nhcv1.NodeHealthCheck) metav1.OwnerReference {
 	no := false
-	return metav1.OwnerReference{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: check.Name, UID: check.UID, Controller: &no}
+	return metav1.OwnerReference{
+		APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: check.Name, UID: check.UID, Controller: &no,
+	}
 }
 
-// machineOwner is the Machine behind the node, of Cluster API or of OpenShift, if it can own a request; nil if none can.
+// machineOwner returns an owner reference to the Machine of Cluster API or OpenShift behind the node; nil if none may own the request.
 func (r *Reconciler) machineOwner(ctx context.Context, t *Template, n *Node) (*metav1.OwnerReference, error) {
 	if t.OwnedByMachine(n) {
 		return &metav1.OwnerReference{
@@ -255,7 +258,7 @@ func (r *Reconciler) machineOwner(ctx context.Context, t *Template, n *Node) (*m
 	ref, machine := n.OpenShift(), &metav1.PartialObjectMetadata{}
 	machine.SetGroupVersionKind(OpenShiftMachines)
 	switch err := r.Live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, machine); {
-	case remediationrequest.Missing(err) && !OfMachines(t.Request): // a request that is about nothing else needs it
+	case remediationrequest.Missing(err) && !OfMachines(t.Request): // only a request about a Machine needs the owner
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read Machine %s/%s of node %s: %w", ref.Namespace, ref.Name, n.Name, err)

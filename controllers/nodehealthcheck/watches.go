@@ -48,7 +48,7 @@ func (r *Reconciler) watch(ctx context.Context, kinds []schema.GroupVersionKind)
 	return errors.Join(errs...)
 }
 
-// everybody returns all checks, and those that are gone and have left requests or leases behind.
+// everybody returns all checks, and deleted checks that have left requests or leases behind.
 func (r *Reconciler) everybody(ctx context.Context) []reconcile.Request {
 	names := map[reconcile.Request]bool{}
 	for _, check := range r.everyCheck(ctx, nil) {
@@ -65,7 +65,7 @@ func (r *Reconciler) everybody(ctx context.Context) []reconcile.Request {
 			}
 		}
 	}
-	leases, _ := r.listLeases(ctx) // likewise
+	leases, _ := r.listLeases(ctx) // an error means that the cache is shutting down
 	for i := range leases {
 		if name, ours := strings.CutPrefix(ptr.Deref(leases[i].Spec.HolderIdentity, ""), nhcv1.LeaseHolderPrefix); ours {
 			names[requestFor(name)] = true
@@ -74,10 +74,10 @@ func (r *Reconciler) everybody(ctx context.Context) []reconcile.Request {
 	return slices.Collect(maps.Keys(names))
 }
 
-// reconcileTimeout bounds a reconcile. What it had written by then stays written, and the next reconcile goes on from there.
+// reconcileTimeout limits a reconcile. The next reconcile goes on from what was written until then.
 const reconcileTimeout = 2 * time.Minute
 
-// SetupWithManager makes r a controller of mgr. Checks, nodes and leases are watched in c, which is r's own.
+// SetupWithManager makes r a controller of mgr. It watches checks, nodes and leases in c, a cache of its own.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options controller.Options) error {
 	options.ReconciliationTimeout = reconcileTimeout
 	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
@@ -110,7 +110,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options c
 	return nil
 }
 
-// start lets enqueueAll reach the queue.
+// start connects enqueueAll with the queue.
 func (r *Reconciler) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.enqueueAll = func() {
 		for _, check := range r.everybody(ctx) {
@@ -126,7 +126,7 @@ func requestFor(check string) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Name: check}}
 }
 
-// checks returns the checks for which concerns says that something concerns them.
+// checks returns the checks for which concerns is true.
 func (r *Reconciler) checks(ctx context.Context, concerns func(*nhcv1.NodeHealthCheck) bool) []reconcile.Request {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -145,8 +145,8 @@ func (r *Reconciler) everyCheck(ctx context.Context, _ client.Object) []reconcil
 	return r.checks(ctx, func(*nhcv1.NodeHealthCheck) bool { return true })
 }
 
-// checksOfNode maps a node to the checks that select it, and to those that speak of it: it may have left their selection while it was
-// being remediated. A node of the control plane concerns all, since another one may wait for it.
+// checksOfNode maps a node to the checks that select it, and to the checks with the node in their status, because its labels may have
+// changed during its remediation. A control-plane node concerns all checks, because other nodes may wait for it.
 func (r *Reconciler) checksOfNode(ctx context.Context, obj client.Object) []reconcile.Request {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -160,7 +160,7 @@ func (r *Reconciler) checksOfNode(ctx context.Context, obj client.Object) []reco
 	})
 }
 
-// checksOfMachine maps a Machine to the checks that speak of its node: of no other is anything decided by it.
+// checksOfMachine maps a Machine to the checks with its node in their status. Other decisions do not depend on the Machine.
 func (r *Reconciler) checksOfMachine(ctx context.Context, obj client.Object) []reconcile.Request {
 	m, ok := obj.(*clusterv1.Machine)
 	if !ok || m.Status.NodeRef.Name == "" {
@@ -169,8 +169,8 @@ func (r *Reconciler) checksOfMachine(ctx context.Context, obj client.Object) []r
 	return r.checks(ctx, func(check *nhcv1.NodeHealthCheck) bool { return speaksOf(check, m.Status.NodeRef.Name) })
 }
 
-// checksOfRequest maps a request to the check that made it, also one that is gone; those of the control plane, and what is no request, to
-// all checks.
+// checksOfRequest maps a request to the check that created it, even if that is deleted, and to the checks with its node in their status. It
+// maps requests for control-plane nodes, and objects that are no requests, to all checks.
 func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []reconcile.Request {
 	if u, ok := obj.(*unstructured.Unstructured); ok && !isRequest(u.GroupVersionKind()) {
 		return r.everyCheck(ctx, obj)
@@ -199,7 +199,7 @@ func speaksOf(check *nhcv1.NodeHealthCheck, node string) bool {
 	return slices.ContainsFunc(check.Status.UnhealthyNodes, func(n nhcv1.UnhealthyNode) bool { return n.Name == node })
 }
 
-// nodeChanges passes what a verdict or a step can depend on. A heartbeat is none of it.
+// nodeChanges selects the changes of a node on which a verdict or a step can depend. Heartbeats are not among them.
 func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
 	judged := workload.NodeChanges()
 	return predicate.TypedFuncs[*corev1.Node]{
@@ -212,7 +212,7 @@ func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
 	}
 }
 
-// leaseChanges passes that a node has become free, or somebody else's. The renewal of a lease concerns no check.
+// leaseChanges selects changes of a lease's holder and deletions. The renewal of a lease does not concern other checks.
 func leaseChanges() predicate.TypedPredicate[*coordinationv1.Lease] {
 	return predicate.TypedFuncs[*coordinationv1.Lease]{
 		CreateFunc: func(event.TypedCreateEvent[*coordinationv1.Lease]) bool { return false },
@@ -223,7 +223,7 @@ func leaseChanges() predicate.TypedPredicate[*coordinationv1.Lease] {
 	}
 }
 
-// clusterChanges passes that a rollout or a pause began or ended.
+// clusterChanges selects the beginning and the end of a Cluster's rollout or pause.
 func clusterChanges() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -234,13 +234,13 @@ func clusterChanges() predicate.Predicate {
 	}
 }
 
-// nodeAnnotations are those that are read. A node has many more.
+// nodeAnnotations are the annotations that the controller reads. A node has many more.
 var nodeAnnotations = []string{
 	nhcv1.ConfirmedHealthyAnnotation, clusterv1.MachineAnnotation, clusterv1.ClusterNamespaceAnnotation, clusterv1.ClusterNameAnnotation,
 	OpenShiftDesiredConfig, OpenShiftCurrentConfig, nhcv1.OpenShiftMachineAnnotation,
 }
 
-// SlimNode is the transform of the node cache: what package workload keeps, all labels, and the annotations that are read.
+// SlimNode is the transform of the node cache. It keeps what package workload keeps, all labels, and nodeAnnotations.
 func SlimNode(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -263,8 +263,7 @@ func SlimNode(obj any) (any, error) {
 	return slim, nil
 }
 
-// Slim is the transform of what else is cached: of a request metadata and conditions, of a template and of OpenShift's objects also the
-// spec.
+// Slim is the transform of other cached objects. It keeps metadata and conditions, and the spec of templates and of OpenShift's objects.
 func Slim(obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {

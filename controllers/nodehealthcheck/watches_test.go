@@ -52,7 +52,7 @@ func TestWhichChangesOfANodeAreLookedAt(t *testing.T) {
 	}
 }
 
-// medik8s does not look at those that come.
+// medik8s does not reconcile when a node is created.
 func TestNodesThatComeAndGoAreLookedAt(t *testing.T) {
 	n := node("n", nil)
 	if !nodeChanges().Create(event.TypedCreateEvent[*corev1.Node]{Object: n}) {
@@ -63,7 +63,7 @@ func TestNodesThatComeAndGoAreLookedAt(t *testing.T) {
 	}
 }
 
-// ofPool is a check of one pool of nodes.
+// ofPool returns a check for one pool of nodes; lists are the nodes in its status.
 func ofPool(name, pool string, lists ...string) *nhcv1.NodeHealthCheck {
 	c := check(name)
 	c.Spec.Selector.MatchLabels = map[string]string{"pool": pool}
@@ -143,7 +143,7 @@ func namesOf(requests []reconcile.Request) []string {
 	return names
 }
 
-// turn gives a node a Ready condition of that status since now.
+// turn gives a node's Ready condition a status, with a transition now.
 func (k *fixture) turn(node string, ready corev1.ConditionStatus) {
 	k.t.Helper()
 	n := k.node(node)
@@ -151,7 +151,7 @@ func (k *fixture) turn(node string, ready corev1.ConditionStatus) {
 	must.Do(k.t, k.client.Status().Update(k.t.Context(), n))
 }
 
-// label sets labels of a node; one with the value "-" is removed.
+// label sets labels of a node, and removes labels with the value "-".
 func (k *fixture) label(node string, labels map[string]string) {
 	k.t.Helper()
 	n := k.node(node)
@@ -173,7 +173,7 @@ func (k *fixture) update(obj client.Object) {
 	must.Do(k.t, k.client.Update(k.t.Context(), obj))
 }
 
-// answers makes the remediator of every request of that kind say something.
+// answers sets a condition of each request of a kind, as its remediator would.
 func (k *fixture) answers(kind, condition, status string) {
 	k.t.Helper()
 	for _, obj := range k.objects() {
@@ -190,7 +190,7 @@ func (k *fixture) answer(obj *unstructured.Unstructured, condition, status strin
 	k.update(obj)
 }
 
-// makes creates obj, or replaces the one of its name.
+// makes creates obj, or replaces an object of the same name.
 func (k *fixture) makes(obj *unstructured.Unstructured) {
 	k.t.Helper()
 	must.Do(k.t, client.IgnoreNotFound(k.client.Delete(k.t.Context(), obj.DeepCopy())))

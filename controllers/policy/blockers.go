@@ -9,7 +9,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// ends is what ends each limit that is reached.
+// ends says what ends each limit that is reached.
 var ends = map[string]string{
 	place.GroupUnavailable: "fewer are unavailable",
 	place.GroupInFlight:    "fewer are under way, and those that go first have begun",
@@ -17,17 +17,18 @@ var ends = map[string]string{
 	place.SlowStart:        "the capacity of those that are under way has been back for five minutes",
 }
 
-// blockers is what keeps e from beginning, after those to whom p has given a place: none if it may begin.
+// blockers returns what blocks e, after the targets that p has offered places; none if e may begin.
 func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
 	if !p.awaits.IsZero() {
 		return []rule.Blocker{place.Unread(p.awaits)}
 	}
 	blockers := l.holds(e, p.now)
 	for _, policy := range e.by {
-		if policy.mode == mendv1.PolicyObserves && isCheck(e.Kind) { // a power cycle that Cluster API core asks for is none of a check
+		if policy.mode == mendv1.PolicyObserves && isCheck(e.Kind) { // a power cycle of Cluster API core has no check
 			blockers = append(blockers, rule.Blocker{
 				Reason: place.ObservedByPolicy, Detail: policy.Namespace + "/" + policy.Name, Object: policy.Ref,
-				Text: fmt.Sprintf("%s has mode Observe: no remediation of what it selects begins", policy.Ref), EndsWhen: "it has another mode",
+				Text:     fmt.Sprintf("%s has mode Observe: no remediation of what it selects begins", policy.Ref),
+				EndsWhen: "it has another mode",
 			})
 		}
 	}
@@ -47,15 +48,15 @@ func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
 		}
 		about := LimitText(g.LimitGroup)
 		b := rule.Blocker{
-			Reason: limit.reason, Detail: limit.arithmetic, Text: fmt.Sprintf("The %s is reached: %s", about, limit.arithmetic), Until: limit.until,
-			Brief: "The " + about + " is reached", Object: g.policy.Ref, EndsWhen: ends[limit.reason],
+			Reason: limit.reason, Detail: limit.arithmetic, Text: fmt.Sprintf("The %s is reached: %s", about, limit.arithmetic),
+			Until: limit.until, Brief: "The " + about + " is reached", Object: g.policy.Ref, EndsWhen: ends[limit.reason],
 		}
 		blockers = append(blockers, b)
 	}
 	return blockers
 }
 
-// holds is what keeps also the next step of e from being taken, if it has begun. Limits do not, nor does a mode.
+// holds returns what blocks even the next step of a remediation that has begun. Limits and modes do not.
 func (l *Ledger) holds(e *entry, now time.Time) []rule.Blocker {
 	if !l.read {
 		return []rule.Blocker{place.Unread(time.Time{})}
@@ -82,7 +83,7 @@ func (l *Ledger) holds(e *entry, now time.Time) []rule.Blocker {
 	return append(blockers, place.Signalled(e.Signals, e.blockWhile(), now)...)
 }
 
-// blockWhile are the signals of others that keep e from beginning. A tenant's policy cannot take away what blocks without it.
+// blockWhile returns the signals of others that block e. A tenant's policy cannot remove the signals that block without a policy.
 func (e *entry) blockWhile() []mendv1.Signal {
 	var while []mendv1.Signal
 	said := false

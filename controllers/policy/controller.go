@@ -38,28 +38,28 @@ import (
 const (
 	// statusEvery is how often the status of a policy is written at most.
 	statusEvery = 10 * time.Second
-	// mostGroups is how many groups it names.
+	// mostGroups is how many groups a status lists.
 	mostGroups = 64
-	// namespacesEvery is how often the Namespaces are looked for that policies select.
+	// namespacesEvery is how often the Namespaces that policies select are listed.
 	namespacesEvery = time.Minute
 )
 
-// Reconciler tells the ledger what RemediationPolicies and RemediationOverrides say, and writes into their status what it counts. It
-// removes overrides that ended long ago.
+// Reconciler passes RemediationPolicies and RemediationOverrides to the ledger, and writes the ledger's counts into their status. It
+// deletes overrides that ended long ago.
 type Reconciler struct {
 	Client client.Client
 	Ledger *Ledger
-	// Everywhere is the namespace whose policies reach all others.
+	// Everywhere is the namespace whose policies apply to all namespaces.
 	Everywhere string
-	// Ahead is how far the clock of the manager is ahead of that of the API server.
+	// Ahead returns how far the clock of the manager is ahead of the API server's.
 	Ahead func() time.Duration
-	// Live reads Namespaces: of hardly any manager a policy selects them.
+	// Live reads Namespaces from the API server, since few managers have a policy that selects them.
 	Live client.Reader
 }
 
 type queue = workqueue.TypedRateLimitingInterface[rule.Ref]
 
-// SetupWithManager makes r a controller of mgr.
+// SetupWithManager adds r to mgr.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	of := func(kind string) handler.TypedEventHandler[client.Object, rule.Ref] {
 		return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []rule.Ref {
@@ -72,7 +72,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&mendv1.RemediationPolicy{}, of("RemediationPolicy"), changed).
 		Watches(&mendv1.RemediationOverride{}, of("RemediationOverride"), changed).
 		WatchesRawSource(source.TypedFunc[rule.Ref](func(_ context.Context, q queue) error {
-			q.Add(rule.Ref{}) // so that it is known that there is none
+			q.Add(rule.Ref{}) // so that the ledger learns it if there are no policies
 			r.Ledger.mu.Lock()
 			defer r.Ledger.mu.Unlock()
 			r.Ledger.changed = func(policy rule.Ref) { q.AddAfter(policy, statusEvery) }
@@ -85,13 +85,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// Reconcile reads all policies and overrides, tells the ledger if they differ, and writes the status of the one called ref.
+// Reconcile reads all policies and overrides, passes them to the ledger if they differ, and writes the status of ref.
 func (r *Reconciler) Reconcile(ctx context.Context, ref rule.Ref) (ctrl.Result, error) {
 	list, overrides := &mendv1.RemediationPolicyList{}, &mendv1.RemediationOverrideList{}
 	if err := errors.Join(r.Client.List(ctx, list), r.Client.List(ctx, overrides)); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list RemediationPolicies and RemediationOverrides: %w", err)
 	}
-	now := r.Ledger.Clock.Now().Add(-max(r.Ahead(), 0)) // no override ends before it does by the clock of the API server
+	now := r.Ledger.Clock.Now().Add(-max(r.Ahead(), 0)) // an override ends by the clock of the API server
 	var policies []*Policy
 	var named client.Object
 	var next time.Time
@@ -131,7 +131,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref rule.Ref) (ctrl.Result, 
 	return again, errors.Join(append(errs, r.tell(ctx, named, now))...)
 }
 
-// tell writes the status of a policy or of an override, or removes an override that ended long ago; named is nil if it is gone.
+// tell writes the status of a policy or an override, or deletes an override that ended long ago; named is nil if the object is gone.
 func (r *Reconciler) tell(ctx context.Context, named client.Object, now time.Time) error {
 	var err error
 	switch object := named.(type) {
@@ -159,8 +159,8 @@ func (r *Reconciler) tell(ctx context.Context, named client.Object, now time.Tim
 	return nil
 }
 
-// findNamespaces finds those that p selects by their labels. If they cannot be listed, p keeps those that it had; a new policy is
-// invalid until then, in all namespaces, so that it does not start with no limit.
+// findNamespaces finds the namespaces that p selects by labels. If they cannot be listed, p keeps the namespaces that it had. A new policy
+// is invalid until then and selects all namespaces, because it must not start without its limits.
 func (r *Reconciler) findNamespaces(ctx context.Context, p *Policy) error {
 	err := p.FindNamespaces(ctx, r.Live)
 	if apierrors.IsForbidden(err) {
@@ -175,7 +175,7 @@ func (r *Reconciler) findNamespaces(ctx context.Context, p *Policy) error {
 	return err
 }
 
-// FindNamespaces lists the Namespaces that p selects by their labels, if it does. Without them it selects none.
+// FindNamespaces lists the Namespaces that p selects by labels. Until then such a policy selects none.
 func (p *Policy) FindNamespaces(ctx context.Context, c client.Reader) error {
 	if p.selects[0] == nil {
 		return nil
@@ -192,7 +192,7 @@ func (p *Policy) FindNamespaces(ctx context.Context, c client.Reader) error {
 	return nil
 }
 
-// namespacesOf are those that a policy selected when they were last found; nil if that was never, or in another generation of it.
+// namespacesOf returns the namespaces that p selected when they were last found; nil if that was never, or in another generation of p.
 func (l *Ledger) namespacesOf(p *Policy) map[string]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,7 +202,7 @@ func (l *Ledger) namespacesOf(p *Policy) map[string]bool {
 	return nil
 }
 
-// differs reports whether the ledger has other policies, or in other generations, or which are valid or select namespaces otherwise.
+// differs reports whether the policies of the ledger differ in number, generation, validity or selected namespaces.
 func (l *Ledger) differs(policies []*Policy) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,7 +212,7 @@ func (l *Ledger) differs(policies []*Policy) bool {
 	})
 }
 
-// describe states the status of policy; false if the ledger does not know it.
+// describe sets the status of policy; false if the ledger does not have the policy.
 func (l *Ledger) describe(policy *mendv1.RemediationPolicy) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -243,13 +243,14 @@ func (l *Ledger) describe(policy *mendv1.RemediationPolicy) bool {
 	valid := metav1.Condition{Type: mendv1.PolicyValid, Status: metav1.ConditionTrue, Reason: mendv1.PolicyReadReason}
 	switch {
 	case p.selectsNothing:
-		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, mendv1.InvalidPolicyTargets, p.Invalid+". The policy selects nothing"
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, mendv1.InvalidPolicyTargets,
+			p.Invalid+". The policy selects nothing"
 	case p.Invalid != "":
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, mendv1.InvalidPolicyReason,
 			p.Invalid+". Until that is corrected, nothing that the policy selects is remediated"
 	}
-	grouped := metav1.Condition{Type: mendv1.PolicyGrouped, Status: metav1.ConditionTrue, Reason: mendv1.AllGroupedReason, Message: ungrouped}
-	if ungrouped != "" {
+	grouped := metav1.Condition{Type: mendv1.PolicyGrouped, Status: metav1.ConditionTrue, Reason: mendv1.AllGroupedReason}
+	if grouped.Message = ungrouped; ungrouped != "" {
 		grouped.Status, grouped.Reason = metav1.ConditionFalse, mendv1.TargetsWithoutGroupReason
 	}
 	for _, cond := range []metav1.Condition{valid, grouped} {
@@ -259,7 +260,7 @@ func (l *Ledger) describe(policy *mendv1.RemediationPolicy) bool {
 	return true
 }
 
-// about is how many targets an override is about, and how many remediations of them wait that it blocks.
+// about returns how many targets an override is about, and how many remediations of these it blocks.
 func (l *Ledger) about(override *mendv1.RemediationOverride) (targets, blocked int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -275,7 +276,7 @@ func (l *Ledger) about(override *mendv1.RemediationOverride) (targets, blocked i
 	return status.Selected.Targets, status.Waiting
 }
 
-// countSelected counts what p selects, and returns a sentence about those that are in no group of some limit; empty if there are none.
+// countSelected counts what p selects, and returns a sentence about targets that a limit does not group; empty if there are none.
 func (l *Ledger) countSelected(p *Policy, status *mendv1.RemediationPolicyStatus) string {
 	status.Selected, status.InFlight, status.Waiting = mendv1.PolicySelected{}, 0, 0
 	now, ungrouped := l.Clock.Now(), map[string]bool{}
@@ -347,9 +348,9 @@ func (l *Ledger) FollowRecords(informer interface {
 	return nil
 }
 
-// Follow counts the remediation of a record that has begun. maxPerHour counts it for an hour; the other limits count it until its record
-// has ended or the capacity is back. If no check reports its target any more, it counts from the moment on at which it was about to begin:
-// a manager may have died before it wrote that it has begun.
+// Follow counts the remediation of a record that has begun: for maxPerHour during an hour, for other limits until the record has ended or
+// the capacity is back. If no check reports the target any more, it counts from the last attempt on, because a manager may have died before
+// it wrote that the remediation has begun.
 func (l *Ledger) Follow(record *mendv1.RemediationRecord, exists bool) {
 	status, key := &record.Status, client.ObjectKeyFromObject(record)
 	of, check := &record.Spec.Target, record.Spec.Requester.Check

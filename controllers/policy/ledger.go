@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// heardWithin is how long nothing begins after the first policy was read, at most, while a check has not said yet what it counts.
+	// heardWithin is how long nothing begins after the first policy was read, at most, while a check has not reported its targets.
 	heardWithin = time.Minute
-	// offeredFor is how long a free place is kept for the first that waits for it, whose check may fail to take it.
+	// offeredFor is how long a free place is kept for the first target that waits for it. Its check may fail to take it.
 	offeredFor = 5 * time.Second
-	// stalledAfter is how long a record may tell no step until its remediation takes no place any more. It stays unavailable.
+	// stalledAfter is how long a record may have no new step until its remediation takes no place any more. Its target stays unavailable.
 	stalledAfter = time.Hour
 )
 
-// The kinds of checks. A power cycle that no check of kubemend asked for is one of its own, of the kind of its request.
+// The kinds of checks. A power cycle that no check of kubemend asked for counts as a Check of its own, of the kind of its request.
 const (
 	MachineHealthCheck = "MachineHealthCheck"
 	NodeHealthCheck    = "NodeHealthCheck"
@@ -36,28 +36,28 @@ const (
 
 func isCheck(kind string) bool { return kind == MachineHealthCheck || kind == NodeHealthCheck }
 
-// Check is what reports targets and asks for places.
+// Check identifies what reports targets and asks for places.
 type Check struct {
 	Kind string
 	types.NamespacedName
 }
 
-// pool stands for the checks of the kind and namespace of c, whose machines take the same hosts.
+// pool stands for all checks of c's kind and namespace, whose machines take the same hosts.
 func (c Check) pool() Check {
 	c.Name = ""
 	return c
 }
 
-// reporter is the controller of the checks of a kind: list are all of them, wake has one reconciled.
+// reporter is the controller of the checks of a kind. list returns all checks of the kind. wake enqueues one.
 type reporter struct {
 	list func() []reconcile.Request
 	wake func(check reconcile.Request, in time.Duration)
 }
 
-// Ledger is the one memory of what policies count. Checks report their targets, and ask for places before they begin.
+// Ledger is the one count of what policies limit. Checks report their targets, and ask for places before they begin.
 type Ledger struct {
 	Clock clock.PassiveClock
-	// Installed reports whether there are RemediationPolicies at all; it is asked until they were read.
+	// Installed reports whether the CRD exists. It is called until policies were read.
 	Installed func(ctx context.Context) bool
 
 	mu       sync.Mutex
@@ -66,51 +66,52 @@ type Ledger struct {
 	checks   map[Check]map[types.UID]*entry
 	records  map[types.NamespacedName]*entry
 	groups   map[cliv1.LimitGroup]*group
-	queue    map[*entry]bool // those that wait
-	news     map[*group]bool // those whose remediations may have turned out
-	// heard are the checks that have reported since there are policies, since when that is so, and all that all have.
-	heard    map[Check]bool
-	since    time.Time
+	queue    map[*entry]bool // the targets that wait for a place
+	news     map[*group]bool // the groups whose remediations may have proven themselves
+	// heard are the checks that have reported since the time since, at which the first policy was read or a kind of checks was set up.
+	heard map[Check]bool
+	since time.Time
+	// allHeard is set once all checks have reported.
 	allHeard bool
 	sources  map[string]reporter // by the kind of the checks
 	changed  func(policy rule.Ref)
-	replaced func()        // there are other policies
-	given    map[Check]int // how many places were since the start, by the pool of the check
+	replaced func()        // called when the policies have changed
+	given    map[Check]int // how many places were given since the start, by pool
 }
 
-// entry is a target, or a remediation by its record, in the groups that it belongs to.
+// entry is a target that a check reports, or the remediation of a record, with its groups.
 type entry struct {
 	*Target
 
 	check   Check
-	by      []*Policy // those that select it
+	by      []*Policy // the policies that select it
 	groups  []*group
-	waits   bool           // it asks for a place
+	waits   bool           // it waits for a place
 	blocked []rule.Blocker // what kept it from beginning when it last asked
-	offered time.Time      // since when there is one for it, which it has not taken; zero otherwise
-	// claimed is when it was given a place; zero if it has none, or if it is InFlight. lost says that the answer to the write was.
+	offered time.Time      // since when a place is offered that it has not taken; zero if none is
+	// claimed is when it was given a place; zero without one, or if it is InFlight. lost says that the response to that write was lost.
 	claimed time.Time
 	lost    bool
-	// begun is when a record says that it began; zero for what is no record. stalled is when that takes no place any more; zero if it takes
-	// none: its capacity is back, or it has ended.
+	// begun is when the record says that it began; zero if it is no record. stalled is when the remediation takes no place any more; zero
+	// if it takes none, because its capacity is back or it has ended.
 	begun, stalled time.Time
-	// attempted is one of which its record does not say that it began.
+	// attempted says that the record does not say yet that the remediation has begun.
 	attempted bool
 }
 
-// group is the targets to which a limit applies together.
+// group is the set of targets to which a limit applies together.
 type group struct {
 	cliv1.LimitGroup
 
 	limit  *mendv1.PolicyLimit
 	policy *Policy
-	size   int               // of all entries
-	judged map[types.UID]int // by how many checks
-	open   map[*entry]bool   // those that are not idle, and records
+	size   int               // how many entries are in it
+	judged map[types.UID]int // how many checks report each target that can be judged
+	open   map[*entry]bool   // the entries that are not idle
 	trials trials
 }
 
-// SetUp makes the ledger use list, which are all checks of a kind, and wake, which has one reconciled. What these count is waited for.
+// SetUp registers a kind of checks: list returns all of them, wake enqueues one. Nothing begins until they have reported.
 func (l *Ledger) SetUp(kind string, list func() []reconcile.Request, wake func(check reconcile.Request, in time.Duration)) {
 	if l == nil {
 		return
@@ -124,7 +125,6 @@ func (l *Ledger) SetUp(kind string, list func() []reconcile.Request, wake func(c
 	l.since, l.allHeard = l.Clock.Now(), false
 }
 
-// all are the checks of all kinds.
 func (l *Ledger) all() []Check {
 	var checks []Check
 	for kind, source := range l.sources {
@@ -161,7 +161,7 @@ func (l *Ledger) OfHosts() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(l.policies)), (*Policy).OfHosts)
 }
 
-// Set replaces all policies. The checks are reconciled: what was blocked may begin, and what is counted is not known yet.
+// Set replaces all policies, and enqueues all checks: a remediation may not be blocked any more, and checks may not have reported yet.
 func (l *Ledger) Set(policies []*Policy) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,7 +194,7 @@ func (l *Ledger) Set(policies []*Policy) {
 	}
 }
 
-// awaits is until when a check is waited for that has not reported yet; zero if all have.
+// awaits returns until when the ledger waits for checks that have not reported; zero if all have.
 func (l *Ledger) awaits(now time.Time) time.Time {
 	until := l.since.Add(heardWithin)
 	l.allHeard = l.allHeard || !now.Before(until) || !slices.ContainsFunc(l.all(), func(check Check) bool { return !l.heard[check] })
@@ -204,15 +204,15 @@ func (l *Ledger) awaits(now time.Time) time.Time {
 	return until
 }
 
-// hears notes that a check has said what it counts.
+// hears notes that a check has reported.
 func (l *Ledger) hears(check Check) {
 	if l.heard != nil {
 		l.heard[check] = true
 	}
 }
 
-// Report replaces what is known of the targets of a check: a target that is the same pointer has not changed. A claim that is not seen to
-// have become a remediation has failed, unless its answer was lost a moment ago.
+// Report replaces the targets of a check. A target with the same pointer has not changed. A claim that has not become a remediation by now
+// has failed, unless the response to its write was lost a moment ago.
 func (l *Ledger) Report(check Check, targets []*Target) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -249,7 +249,7 @@ func (l *Ledger) Report(check Check, targets []*Target) {
 	}
 }
 
-// replace puts target in the place of what was known of it, nil if that is nothing, and reports whether that frees a place.
+// replace replaces e, which is nil for a new target, and reports whether that frees a place.
 func (l *Ledger) replace(e *entry, check Check, target *Target) (freed bool) {
 	now, next := l.Clock.Now(), &entry{Target: target, check: check}
 	if e != nil {
@@ -264,7 +264,7 @@ func (l *Ledger) replace(e *entry, check Check, target *Target) (freed bool) {
 	return freed
 }
 
-// Forget forgets a check that is gone, or whose machines are not judged.
+// Forget removes a check that was deleted, or whose machines are not judged.
 func (l *Ledger) Forget(check Check) {
 	if l == nil {
 		return
@@ -287,12 +287,12 @@ func (e *entry) occupies(now time.Time) bool {
 	return e.InFlight || !e.claimed.IsZero()
 }
 
-// idle reports whether e is counted as a target and nothing else.
+// idle reports whether e counts as a target and for nothing else.
 func (e *entry) idle() bool {
 	return !e.Unavailable && !e.InFlight && !e.waits && e.claimed.IsZero() && e.begun.IsZero()
 }
 
-// place puts e into the groups that it belongs to by the policies that are there.
+// place adds e to its groups by the current policies.
 func (l *Ledger) place(e *entry) {
 	e.by, e.groups = e.by[:0], e.groups[:0]
 	for _, p := range l.policies {
@@ -332,7 +332,7 @@ func (l *Ledger) place(e *entry) {
 
 func byName(a, b *Policy) int { return strings.Compare(a.String(), b.String()) }
 
-// touch notes that e is idle or not.
+// touch updates the open entries of the groups of e after e has become idle, or is idle no more.
 func (l *Ledger) touch(e *entry) {
 	for _, g := range e.groups {
 		if e.idle() {
@@ -363,7 +363,7 @@ func (l *Ledger) remove(e *entry) {
 	}
 }
 
-// see lets groups see how their remediations turn out, whether somebody waits or not.
+// see updates the trials of groups, also while no target waits.
 func (l *Ledger) see() {
 	now := l.Clock.Now()
 	for g := range l.news {

@@ -58,7 +58,7 @@ func policyWith(limits ...mendv1.PolicyLimit) *mendv1.RemediationPolicy {
 	}
 }
 
-// rack limits each failure domain; what is empty does not limit.
+// rack returns a limit for each failure domain; an empty number sets no limit.
 func rack(flying, unavailable string) mendv1.PolicyLimit {
 	limit := mendv1.PolicyLimit{Name: "rack", GroupBy: []mendv1.PolicyGroupKey{{Key: mendv1.GroupByFailureDomain}}}
 	if flying != "" {
@@ -70,12 +70,12 @@ func rack(flying, unavailable string) mendv1.PolicyLimit {
 	return limit
 }
 
-// check is the one of a Cluster of that name.
+// check returns the check of a Cluster.
 func check(cluster string) Check {
 	return Check{MachineHealthCheck, types.NamespacedName{Namespace: "ns", Name: cluster}}
 }
 
-// machines adds so many to a check, in a rack.
+// machines adds n machines of a check in a rack.
 func (f *fleet) machines(cluster, rack string, n int) {
 	for range n {
 		name := fmt.Sprintf("%s-%s-%d", cluster, rack, len(f.targets[check(cluster)]))
@@ -100,7 +100,7 @@ func sick(t *Target)   { t.Unavailable, t.Due = true, start }
 func flying(t *Target) { t.Unavailable, t.InFlight = true, true }
 func well(t *Target)   { t.Unavailable, t.InFlight = false, false }
 
-// ask asks for all that are sick, and returns the numbers of those that may begin.
+// ask asks for places for all sick machines, and returns the indexes of those that may begin.
 func (f *fleet) ask(cluster string) (started []int, blocked map[types.UID][]rule.Blocker) {
 	var waiting []types.UID
 	for _, target := range f.targets[check(cluster)] {
@@ -124,7 +124,7 @@ func (f *fleet) wants(cluster string, want ...int) {
 	}
 }
 
-// all are the targets of cluster a.
+// all returns the targets of check a.
 func (f *fleet) all() map[types.UID]bool {
 	all := map[types.UID]bool{}
 	for _, target := range f.targets[check("a")] {
@@ -143,7 +143,7 @@ func TestOfTwoClustersInOneRackOneBegins(t *testing.T) {
 	f.wants("a", 0)
 	f.wants("b")
 	f.edit("b", 2, sick)
-	f.wants("b", 2) // another rack
+	f.wants("b", 2) // in another rack
 	f.ledger.Settle(check("a"), f.all(), nil)
 	f.edit("a", 0, flying)
 	f.wants("b", 2)
@@ -172,7 +172,7 @@ func TestWhoIsGivenAPlaceAndDoesNotBeginGivesItBack(t *testing.T) {
 			}
 			f.wants("a", 0)
 			f.ledger.Settle(check("a"), map[types.UID]bool{"a-r1-0": tc.begun}, map[types.UID]bool{"a-r1-0": tc.lost})
-			if tc.after > 0 || tc.lost { // its check looks again, and sees no remediation
+			if tc.after > 0 || tc.lost { // the check reconciles again, and finds no remediation
 				f.clock.SetTime(start.Add(tc.after))
 				f.edit("a", 0, sick)
 			}
@@ -183,7 +183,8 @@ func TestWhoIsGivenAPlaceAndDoesNotBeginGivesItBack(t *testing.T) {
 	}
 }
 
-// Who counts on hosts reads them again after a place was given to who takes the same ones, and to nobody else.
+// A check that waits for a spare host lists hosts again after another check of its kind and namespace, which takes the same hosts, was
+// given a place. Other checks do not.
 func TestPlacesThatAreGivenConcernTheChecksOfTheKindAndNamespace(t *testing.T) {
 	f := newFleet(t, policyWith(rack("9", "")))
 	f.machines("a", "r1", 1)
@@ -259,13 +260,13 @@ func TestAPlaceIsTakenUntilTheCapacityIsBackAndForAnHourWithoutAStep(t *testing.
 	record := types.NamespacedName{Namespace: "ns", Name: "record"}
 	f.edit("a", 0, flying)
 	f.ledger.Record(record, f.targets[check("a")][0], false, start, start)
-	f.targets[check("a")] = f.targets[check("a")][1:] // its Machine is gone
+	f.targets[check("a")] = f.targets[check("a")][1:] // the Machine is gone
 	f.edit("a", 0, sick)
 	f.wants("a")
 	f.clock.SetTime(start.Add(stalledAfter))
 	f.wants("a", 0)
 	f.ledger.Settle(check("a"), nil, nil)
-	f.ledger.Record(record, f.targets[check("a")][0], false, start, start.Add(stalledAfter)) // a step
+	f.ledger.Record(record, f.targets[check("a")][0], false, start, start.Add(stalledAfter)) // the record has a new step
 	f.wants("a")
 	f.woken = nil
 	f.ledger.Record(record, nil, false, time.Time{}, time.Time{})
@@ -323,7 +324,7 @@ func TestAFloodInOneClusterGoesAfterOneFaultInAnother(t *testing.T) {
 	f.woken = nil
 	f.edit("a", 1, func(t *Target) { sick(t); t.ByHand = true })
 	f.wants("a")
-	f.edit("a", 0, well) // its own check asks next, and what a person has marked goes first
+	f.edit("a", 0, well) // check a asks next; machines marked by hand go first
 	f.wants("a", 1)
 }
 
@@ -349,7 +350,7 @@ func TestAPlaceIsOfferedToTheNextIfTheFirstDoesNotTakeIt(t *testing.T) {
 	f.wants("b")
 	f.wants("c")
 	f.edit("a", 0, well)
-	f.wants("c") // it is b's
+	f.wants("c") // the place is offered to b
 	f.clock.SetTime(start.Add(offeredFor))
 	f.wants("c", 0)
 }
@@ -373,7 +374,7 @@ func TestNothingBeginsBeforeAllThatCountsIsKnown(t *testing.T) {
 	f.set(policyWith(rack("1", "")))
 	f.report("a")
 	must.Equal(t, place.PoliciesUnread, reasonOf())
-	f.ledger.Forget(check("b")) // it is paused
+	f.ledger.Forget(check("b")) // b is paused
 	must.Equal(t, "", reasonOf())
 
 	f.ledger.Settle(check("a"), nil, nil)
@@ -384,7 +385,7 @@ func TestNothingBeginsBeforeAllThatCountsIsKnown(t *testing.T) {
 	must.Equal(t, "", reasonOf())
 }
 
-// Checks that fail, claim, lose answers and recover in random order never exceed a limit, and leave no place taken.
+// Checks that fail, claim, lose responses and recover in random order never exceed a limit, and leave no place taken.
 func TestLimitsHoldInAnyOrder(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -419,7 +420,7 @@ func TestLimitsHoldInAnyOrder(t *testing.T) {
 				})
 			case 1:
 				f.edit(cluster, n, well)
-			case 2: // its cluster is out of reach, or back
+			case 2: // the workload cluster becomes unreachable, or reachable
 				for i := range 8 {
 					f.edit(cluster, i, func(t *Target) { t.Unknown = !t.Unknown })
 				}
@@ -432,7 +433,7 @@ func TestLimitsHoldInAnyOrder(t *testing.T) {
 						begins[f.targets[check(cluster)][i].UID] = true
 						changed := *f.targets[check(cluster)][i]
 						changed.InFlight = true
-						f.targets[check(cluster)][i] = &changed // the next report shows it
+						f.targets[check(cluster)][i] = &changed // in the next report
 					}
 				}
 				f.ledger.Settle(check(cluster), begins, nil)
@@ -460,7 +461,7 @@ func slowly(flying string) mendv1.PolicyLimit {
 	return limit
 }
 
-// begins has all begin that may, and returns how many did.
+// begins begins all remediations that may begin, and returns how many.
 func (f *fleet) begins() int {
 	started, _ := f.ask("a")
 	f.ledger.Settle(check("a"), f.all(), nil)
@@ -494,7 +495,7 @@ func TestSlowStartLetsOneMoreBeginForEachThatHasProvenItself(t *testing.T) {
 			must.Is(t, 0, f.begins(), "before they are proven")
 		}
 		f.passes(time.Second)
-		f.edit("a", 39, func(*Target) {}) // a change has the group looked at
+		f.edit("a", 39, func(*Target) {}) // any change counts the group again
 	}
 }
 
@@ -509,7 +510,7 @@ func TestSlowStartPausesLongerAfterEachFailureAndForgets(t *testing.T) {
 		must.Is(t, 1, f.begins())
 		for i := range 2 {
 			if f.targets[check("a")][i].InFlight {
-				f.edit("a", i, func(t *Target) { t.InFlight = false }) // it was given up
+				f.edit("a", i, func(t *Target) { t.InFlight = false }) // the remediation was given up
 			}
 		}
 		_, blocked := f.ask("a")
@@ -524,7 +525,7 @@ func TestSlowStartPausesLongerAfterEachFailureAndForgets(t *testing.T) {
 	must.Is(t, 1, f.begins())
 	f.edit("a", 2, well)
 	f.passes(time.Minute)
-	f.edit("a", 2, sick) // before it was proven
+	f.edit("a", 2, sick) // before the remediation was proven
 	must.Is(t, 0, f.begins())
 	f.passes(firstPause)
 	must.Is(t, 1, f.begins())
@@ -552,7 +553,7 @@ func TestNoMoreBeginWithinAnHourThanMay(t *testing.T) {
 	must.Is(t, 0, f.begins())
 }
 
-// What Cluster API core asked for is in flight to the check that observes it, and asks for its place itself.
+// A power cycle that Cluster API core requested is in flight to the check that observes it, and asks for its own place.
 func TestOfPowerCyclesThatAllWaitOneBegins(t *testing.T) {
 	f := newFleet(t, policyWith(rack("1", "50%")))
 	f.machines("core", "r1", 4)
@@ -584,9 +585,9 @@ func TestARecordThatDoesNotSayThatItBeganCountsOnceNothingReportsItsTarget(t *te
 	f.machines("a", "r1", 3)
 	f.ledger.Record(types.NamespacedName{Name: "record"}, f.targets[check("a")][0], true, start, start)
 	f.edit("a", 0, sick)
-	f.wants("a", 0) // it was refused, and does not keep itself from beginning
+	f.wants("a", 0) // its own record does not block it
 	f.edit("a", 1, sick)
-	f.ledger.Report(check("a"), f.targets[check("a")][1:]) // the other one is being deleted
+	f.ledger.Report(check("a"), f.targets[check("a")][1:]) // the first machine is not reported any more
 	must.Equal(t, 1, len(f.ledger.Ask(check("a"), []types.UID{f.targets[check("a")][1].UID})))
 }
 

@@ -9,7 +9,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// mostMeasured is how many groups have series; the others are left out.
+// mostMeasured is how many groups have series. Further groups have none.
 const mostMeasured = 200
 
 var (

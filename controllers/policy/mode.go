@@ -11,14 +11,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// OnSet has do called whenever there are other policies.
+// OnSet makes the ledger call do whenever the policies change.
 func (l *Ledger) OnSet(do func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.replaced = do
 }
 
-// ofCheck is what policies see of any Machine of check, but for what is its own.
+// ofCheck returns a target with the fields that all Machines of check share.
 func ofCheck(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) Target {
 	return Target{
 		Kind: MachineHealthCheck, Check: check.Name, CheckLabels: check.Labels,
@@ -26,15 +26,15 @@ func ofCheck(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) Ta
 	}
 }
 
-// SelectsMachine reports whether p is for machine, which check selects.
+// SelectsMachine reports whether p applies to machine, which check selects.
 func (p *Policy) SelectsMachine(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, machine *clusterv1.Machine) bool {
 	target := ofCheck(check, cluster)
 	target.Labels = machine.Labels
 	return p.Selects(&target)
 }
 
-// ModeOf is the mode that check has by the policies that select it, Observe before Act, and the policy that says so; empty if none does.
-// It is not known before policies were read, nor if one has a mode that cannot be read and may be for the check.
+// ModeOf returns the mode that policies set for check, and the policy that sets it. Observe takes precedence over Act; mode is empty if no
+// policy sets one. known is false before policies were read, or if an invalid policy with a mode may apply to check.
 func (l *Ledger) ModeOf(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) (mode mendv1.PolicyMode, by rule.Ref, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,8 +53,7 @@ func (l *Ledger) ModeOf(check *clusterv1.MachineHealthCheck, cluster *clusterv1.
 	return mode, by, known
 }
 
-// SpareWaits tells, by the policies as they are now, how long the remediation of a Machine of check waits for a spare host at most; zero if
-// it does not.
+// SpareWaits returns how long, by the current policies, Machines of check wait for a spare host at most; zero for those that do not wait.
 func (l *Ledger) SpareWaits(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) func(*clusterv1.Machine) time.Duration {
 	var policies []*Policy
 	if l != nil {

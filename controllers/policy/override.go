@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// longestOverride is how long after it was created an override may end.
+	// longestOverride is how long after its creation an override may end.
 	longestOverride = 7 * 24 * time.Hour
-	// overrideKept is how long one is kept that has ended.
+	// overrideKept is how long an override is kept after its end.
 	overrideKept = 24 * time.Hour
 )
 
-// override is what a Policy has that is made of a RemediationOverride: one that holds, or whose limit is that of its allowance.
+// override is the part of a Policy that comes from a RemediationOverride. An allowance sets a limit of the Policy.
 type override struct {
 	mendv1.RemediationOverrideSpec
 
 	namespace string
 }
 
-// ReadOverride reads a RemediationOverride as it is at a moment, with its condition Active: it has an effect if that is True.
+// ReadOverride reads a RemediationOverride and its condition Active at now. It has an effect only if that is True.
 func ReadOverride(object *mendv1.RemediationOverride, everywhere string, now time.Time) (*Policy, metav1.Condition) {
 	spec := object.Spec
 	p := &Policy{
@@ -48,7 +48,8 @@ func ReadOverride(object *mendv1.RemediationOverride, everywhere string, now tim
 		active.Reason = mendv1.OverrideReachReason
 		active.Message = fmt.Sprintf("spec.targetRef.kind: %s is for overrides in namespace %s alone", kind, everywhere)
 	case spec.Until.After(latest):
-		active.Reason, active.Message = mendv1.OverrideTooLongReason, "spec.until: must be within seven days after creation, by "+stamp(latest)
+		active.Reason = mendv1.OverrideTooLongReason
+		active.Message = "spec.until: must be within seven days after creation, by " + stamp(latest)
 	case !now.Before(spec.Until.Time):
 		active.Reason = mendv1.OverrideEndedReason
 	default:
@@ -79,7 +80,7 @@ func (o *override) matches(target *Target) bool {
 	return false
 }
 
-// held is what p holds against a remediation; it is none if p is no hold.
+// held returns the blocker of a hold; holds is false if p is none.
 func (p *Policy) held() (blocker rule.Blocker, holds bool) {
 	o := p.override
 	if o == nil || o.Action != mendv1.OverrideHold {
@@ -96,7 +97,7 @@ func (p *Policy) held() (blocker rule.Blocker, holds bool) {
 	}, true
 }
 
-// Allows is what an override allows a check of a Cluster; nil if none does. Of several the one that ends last counts.
+// Allows returns what overrides allow a check of a Cluster; nil if none does. Of several overrides the one that ends last counts.
 func (l *Ledger) Allows(check types.NamespacedName, cluster string) *place.Allowance {
 	if l == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// numbers are what the limit of g compares. A target counts once, by whatever check and record.
+// numbers counts the group g. A target counts once, however many checks and records it has.
 func (l *Ledger) numbers(g *group, now time.Time) numbers {
 	unavailable, occupied, begun := map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]time.Time{}
 	waits := map[types.UID]bool{}
@@ -37,7 +37,7 @@ func (l *Ledger) numbers(g *group, now time.Time) numbers {
 		if e.Unavailable || !e.stalled.IsZero() {
 			unavailable[e.UID] = true
 		}
-		if !e.occupies(now) || e.Observed && waits[e.UID] { // its request is there, and asks for its place
+		if !e.occupies(now) || e.Observed && waits[e.UID] { // its request exists and asks for a place itself
 			continue
 		}
 		if occupied[e.UID] = true; e.claimed.IsZero() {
@@ -49,8 +49,8 @@ func (l *Ledger) numbers(g *group, now time.Time) numbers {
 	return n
 }
 
-// Ask gives a place to each of the targets of a check that may begin now, and returns what blocks the others. Who was given one begins, or
-// gives it back (Settle). The next step of what has begun has its place, and waits for what Holds.
+// Ask gives a place to each target of a check that may begin now, and returns what blocks the others. The caller begins those that have a
+// place, and calls Settle. A remediation that has begun keeps its place for its next step, which limits do not block (see holds).
 func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Blocker {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,8 +94,8 @@ func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Bloc
 	return blocked
 }
 
-// Given is how many places were given since the start to checks of the kind and namespace of check, and since when targets of other ones
-// have one that are not seen to be remediated.
+// Given returns how many places the checks of check's kind and namespace were given since the start. begun has the targets of other such
+// checks that have a place but whose remediation was not reported yet, and since when.
 func (l *Ledger) Given(check Check) (places int, begun map[types.UID]time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,8 +110,8 @@ func (l *Ledger) Given(check Check) (places int, begun map[types.UID]time.Time) 
 	return l.given[check.pool()], begun
 }
 
-// Holds is what keeps the next step of a remediation that has begun from being taken, with the signals that there are now. Limits do not.
-// For a target that its check reports no more the signals alone do.
+// Holds returns what blocks the next step of a remediation that has begun, with the current signals. Limits do not block it. If the check
+// does not report the target any more, only signals can block it.
 func (l *Ledger) Holds(check Check, target types.UID, signals []place.Signal) []rule.Blocker {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,8 +127,8 @@ func (l *Ledger) Holds(check Check, target types.UID, signals []place.Signal) []
 	return l.holds(&entry{Target: &seen, by: e.by}, now)
 }
 
-// Waiting is what keeps targets of a check from being remediated: those that ask for a place from beginning, as when they last asked, and
-// the others from the next step of what has begun. Nothing is asked for.
+// Waiting returns what blocks the targets of a check: for targets that wait for a place, what blocked them when they last asked; for
+// others, what would block the next step. It asks for no place.
 func (l *Ledger) Waiting(check Check) map[types.UID][]rule.Blocker {
 	if l == nil {
 		return nil
@@ -144,7 +144,7 @@ func (l *Ledger) Waiting(check Check) map[types.UID][]rule.Blocker {
 	return blocked
 }
 
-// GroupsOf are the groups of a target of a check, by its name.
+// GroupsOf returns the groups that a target of a check belongs to, by the target's name.
 func (l *Ledger) GroupsOf(check Check, target string) (groups []cliv1.LimitGroup) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,8 +158,8 @@ func (l *Ledger) GroupsOf(check Check, target string) (groups []cliv1.LimitGroup
 	return groups
 }
 
-// Settle ends the claims of a check: what was not begun gives its place back. A begun one keeps it until a report shows the remediation;
-// one whose answer was lost for as long as it may still be carried out.
+// Settle ends the claims of a check. A target that was not begun loses its place. A target that was begun keeps it until a report shows the
+// remediation. If the response to the write was lost, the target keeps it as long as the write may still take effect.
 func (l *Ledger) Settle(check Check, begun, lost map[types.UID]bool) {
 	if l == nil {
 		return
@@ -182,17 +182,17 @@ func (l *Ledger) Settle(check Check, begun, lost map[types.UID]bool) {
 	}
 }
 
-// pass is one look at who may begin: what it has counted, and to whom it has given a place.
+// pass is one calculation of which targets may begin: what it has counted, and which targets it has offered a place.
 type pass struct {
 	now     time.Time
 	awaits  time.Time
 	numbers map[*group]numbers
 	ahead   map[*group]int
 	offered map[*entry]bool
-	others  bool // some of other checks
+	others  bool // places were offered to other checks, too
 }
 
-// offer finds out which of those that wait may begin, in their order, and wakes their checks but for one that asks by itself.
+// offer finds which waiting targets may begin, in their order, and enqueues their checks except asks, which takes its places itself.
 func (l *Ledger) offer(asks Check) *pass {
 	p := &pass{now: l.Clock.Now(), numbers: map[*group]numbers{}, ahead: map[*group]int{}, offered: map[*entry]bool{}}
 	p.awaits = l.awaits(p.now)
@@ -217,9 +217,9 @@ func (l *Ledger) offer(asks Check) *pass {
 	return p
 }
 
-// inOrder are those that wait, in the order in which they may begin: last those that could not be begun when tried, the longest ago
-// first; those marked by hand, of the Cluster with the fewest remediations under way, due for the longest time, by name. The Cluster counts
-// over all groups, so that two groups never wait for each other.
+// inOrder returns the waiting targets in the order in which they may begin. It compares, one after the other: the last refusal (never
+// refused is first), whether the target is marked by hand, how many remediations its Cluster has under way (fewest first), since when it is
+// due, and the name. The remediations of a Cluster count over all groups, so that two groups never wait for each other.
 func (l *Ledger) inOrder(now time.Time) []*entry {
 	if len(l.queue) == 0 {
 		return nil
@@ -246,7 +246,8 @@ func (l *Ledger) inOrder(now time.Time) []*entry {
 		return cmp.Or(
 			a.Refused.Compare(b.Refused), cmp.Compare(byHand(a), byHand(b)),
 			cmp.Compare(len(flying[a.Namespace+"/"+a.Cluster]), len(flying[b.Namespace+"/"+b.Cluster])),
-			a.Due.Compare(b.Due), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.check.Name, b.check.Name),
+			a.Due.Compare(b.Due), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.check.Name, b.check.Name),
 		)
 	})
 }

@@ -1,5 +1,5 @@
-// Package policy has what RemediationPolicies say, and the one memory of what they count: which targets there are, which are not healthy,
-// and which remediations are under way. It blocks what would exceed a limit, or is not to begin now, and gives each place away once.
+// Package policy reads RemediationPolicies and keeps the ledger: the one count of targets, of unhealthy ones, and of remediations under
+// way. The ledger blocks a remediation that would exceed a limit, or must not begin now, and gives each place to one remediation only.
 package policy
 
 import (
@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata" // images without a database of time zones
+	_ "time/tzdata" // for images without a time zone database
 
 	"github.com/robfig/cron/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +21,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// Target is what policies see of a Machine.
+// Target is a Machine or Node as policies see it.
 type Target = place.Target
 
 // Policy is a RemediationPolicy that was read, or a RemediationOverride that has an effect.
@@ -29,22 +29,22 @@ type Policy struct {
 	rule.Ref
 
 	generation int64
-	everywhere bool               // it reaches all namespaces
-	selects    [4]labels.Selector // nil selects all
-	kinds      []string           // none are all
-	namespaces map[string]bool    // those that the first selector selects
+	everywhere bool               // it applies to all namespaces
+	selects    [4]labels.Selector // of namespaces, clusters, checks, targets; nil selects all
+	kinds      []string           // empty selects all
+	namespaces map[string]bool    // the namespaces that selects[0] selects
 	limits     []mendv1.PolicyLimit
 	windows    []window
-	blockWhile []mendv1.Signal // nil says nothing, empty that none blocks
+	blockWhile []mendv1.Signal // nil if not set; empty if no signal blocks
 	mode       mendv1.PolicyMode
 	spareWait  time.Duration // zero if remediations do not wait for a spare host
-	// Invalid is the field that cannot be read, and why; empty if all can.
+	// Invalid is the field that cannot be parsed, and why; empty if all can.
 	Invalid        string
-	selectsNothing bool      // since a selector cannot be read
+	selectsNothing bool      // because a selector cannot be used
 	override       *override // nil for a RemediationPolicy
 }
 
-// window is a time that comes again and again.
+// window is a recurring time in which remediations may, or may not, begin.
 type window struct {
 	mendv1.PolicyWindow
 
@@ -53,15 +53,16 @@ type window struct {
 	lasts time.Duration
 }
 
-// Read reads a RemediationPolicy. One in the namespace everywhere reaches all namespaces.
+// Read reads a RemediationPolicy. A policy in the namespace everywhere applies to all namespaces.
 func Read(object *mendv1.RemediationPolicy, everywhere string) *Policy {
 	spec := &object.Spec
 	p := &Policy{
 		Ref: rule.Ref{Kind: "RemediationPolicy", Namespace: object.Namespace, Name: object.Name}, generation: object.Generation,
-		everywhere: object.Namespace == everywhere, limits: spec.Limits, kinds: spec.Selector.Kinds, mode: spec.Mode, blockWhile: spec.BlockWhile,
+		everywhere: object.Namespace == everywhere, limits: spec.Limits, kinds: spec.Selector.Kinds,
+		mode: spec.Mode, blockWhile: spec.BlockWhile,
 	}
 	if spec.WaitForSpare != nil {
-		p.spareWait = time.Duration(cmp.Or(spec.WaitForSpare.TimeoutSeconds, 3600)) * time.Second // a manifest lacks the default
+		p.spareWait = time.Duration(cmp.Or(spec.WaitForSpare.TimeoutSeconds, 3600)) * time.Second // the default of the CRD
 	}
 	if spec.Selector.Namespaces != nil && !p.everywhere {
 		p.Invalid = "spec.selector.namespaces: a policy outside of namespace " + everywhere + " reaches its own namespace alone"
@@ -103,7 +104,7 @@ func windowOf(spec mendv1.PolicyWindow) (window, error) {
 	if w.zone, err = time.LoadLocation(cmp.Or(spec.TimeZone, "Etc/UTC")); err != nil || spec.TimeZone == "Local" {
 		return w, fmt.Errorf("timeZone: %q is no name of the IANA database, such as Europe/Berlin", spec.TimeZone)
 	}
-	if strings.Contains(spec.Schedule, "TZ=") { // the library would take it for the time zone
+	if strings.Contains(spec.Schedule, "TZ=") { // the cron library would use it as the time zone
 		return w, fmt.Errorf("schedule: %q names a time zone, which belongs into timeZone", spec.Schedule)
 	}
 	if w.opens, err = cron.ParseStandard(spec.Schedule); err != nil || strings.HasPrefix(spec.Schedule, "@") {
@@ -112,7 +113,7 @@ func windowOf(spec mendv1.PolicyWindow) (window, error) {
 	return w, nil
 }
 
-// Selects reports whether p is for target.
+// Selects reports whether p applies to target.
 func (p *Policy) Selects(target *Target) bool {
 	if p.override != nil {
 		return p.override.matches(target)
@@ -134,7 +135,7 @@ func (p *Policy) Selects(target *Target) bool {
 
 func (p *Policy) reaches(namespace string) bool { return p.everywhere || p.Namespace == namespace }
 
-// groupOf are the values by which target belongs to a group of limit; false if it lacks one.
+// groupOf returns the group of limit that target belongs to, named by its values; grouped is false if target lacks a value.
 func groupOf(limit *mendv1.PolicyLimit, target *Target) (group string, grouped bool) {
 	values := make([]string, 0, len(limit.GroupBy))
 	for _, by := range limit.GroupBy {
@@ -161,11 +162,11 @@ func groupOf(limit *mendv1.PolicyLimit, target *Target) (group string, grouped b
 	return strings.Join(values, ", "), true
 }
 
-// amount is how many of so many targets a number of a limit is: a percentage is rounded up.
+// amount returns a number of a limit for a group of so many targets. A percentage is rounded up.
 func amount(written *intstr.IntOrString, targets int) int {
 	n, err := intstr.GetScaledValueFromIntOrPercent(written, targets, true)
 	if err != nil {
-		return 0 // the schema refuses it
+		return 0 // the CRD's schema does not allow such a value
 	}
 	return n
 }
@@ -182,7 +183,7 @@ func (p *Policy) OfHosts() bool {
 	})
 }
 
-// Closed is until when the windows of p let no remediation begin of a target whose node reports, or does not; zero if they do.
+// Closed returns until when the windows of p block a remediation; zero if they do not. live says that the target's node reports.
 func (p *Policy) Closed(live bool, now time.Time) time.Time {
 	var until, opens time.Time
 	allowing, open := false, false
@@ -212,8 +213,7 @@ func (p *Policy) Closed(live bool, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// openUntil is when w closes, also if one of its openings follows another; zero if it is closed now. After so many that do, it is asked
-// again.
+// openUntil returns when w closes; zero if it is closed now. It joins up to a hundred openings that follow each other.
 func (w *window) openUntil(now time.Time) time.Time {
 	var ends time.Time
 	from := now.Add(-w.lasts)
@@ -227,22 +227,22 @@ func (w *window) openUntil(now time.Time) time.Time {
 	return ends
 }
 
-// numbers are what the limits of a group compare. claimed are those of inFlight that have not begun yet.
+// numbers are the counts of a group that its limit is compared with. claimed is the part of inFlight that has a place and has not begun.
 type numbers struct{ targets, unavailable, inFlight, claimed, waiting int }
 
-// reached is a limit by which no further remediation may begin in a group.
+// reached is a limit that lets no further remediation begin in a group.
 type reached struct {
 	reason, arithmetic string
-	until              time.Time // when time alone may end it; zero if it does not
+	until              time.Time // when it may end by time alone; zero if it does not
 }
 
-// reachedBy is the first limit that is reached with these numbers; without a reason if none is.
+// reachedBy returns the first limit of g that is reached with n; its reason is empty if none is.
 func (g *group) reachedBy(n numbers, now time.Time) reached {
 	limit := g.limit
 	if limit.MaxUnavailable != nil {
 		if most := amount(limit.MaxUnavailable, n.targets); n.unavailable > most {
-			return reached{reason: place.GroupUnavailable, arithmetic: fmt.Sprintf("%d of %d are unavailable, at most %d may be (maxUnavailable %s)",
-				n.unavailable, n.targets, most, limit.MaxUnavailable)}
+			return reached{reason: place.GroupUnavailable, arithmetic: fmt.Sprintf(
+				"%d of %d are unavailable, at most %d may be (maxUnavailable %s)", n.unavailable, n.targets, most, limit.MaxUnavailable)}
 		}
 	}
 	if limit.MaxInFlight != nil {
@@ -271,7 +271,7 @@ func (g *group) reachedBy(n numbers, now time.Time) reached {
 		len(g.trials.unproven)+n.claimed, max(g.trials.width, 1)), until}
 }
 
-// LimitText names a limit in a group.
+// LimitText names a limit and its group.
 func LimitText(g cliv1.LimitGroup) string {
 	text := fmt.Sprintf("limit %s of %s", g.Limit, g.Policy)
 	if g.Group != "" {

@@ -109,7 +109,7 @@ func TestWhatIsWrongNamesTheField(t *testing.T) {
 		_, blocked := f.ask("a")
 		f.ledger.describe(policy)
 		valid := policy.Status.Conditions[0]
-		if policy.Spec.Selector.Checks != nil { // it is not known what it selects
+		if policy.Spec.Selector.Checks != nil { // what the policy selects is unknown
 			must.Equal(t, 0, len(blocked))
 			must.Equal(t, want+". The policy selects nothing", valid.Message)
 			continue
@@ -133,7 +133,7 @@ func TestAHoldBlocksWhatItIsAboutUntilItEnds(t *testing.T) {
 	for kind, tc := range map[string]struct {
 		name string
 		edit func(*mendv1.RemediationOverride)
-		want string // the reason of its condition
+		want string // the reason of the condition
 	}{
 		"Cluster": {name: "a"}, "MachineHealthCheck": {name: "a"}, "Machine": {name: "a-r1-0"}, "MachineDeployment": {name: "pool"},
 		"BareMetalHost": {name: "host"}, "FailureDomain": {name: "r1", edit: everywhere}, "Namespace": {name: "ns", edit: everywhere},
@@ -255,9 +255,9 @@ func TestNamespacesThatCannotBeListedKeepNoHoldFromItsEffect(t *testing.T) {
 		f.wants(cluster, begin...)
 	}
 	broken := errors.New("etcdserver: request timed out")
-	step(policy, "RemediationPolicy", "a", broken, namespacesEvery) // which Namespaces it selects is unknown
+	step(policy, "RemediationPolicy", "a", broken, namespacesEvery) // the Namespaces that it selects are unknown
 	step(policy, "RemediationPolicy", "a", nil, namespacesEvery, 0)
-	step(policy, "RemediationPolicy", "a", broken, namespacesEvery, 0) // it selects those that it did
+	step(policy, "RemediationPolicy", "a", broken, namespacesEvery, 0) // it selects the same Namespaces as before
 	must.Do(t, r.Client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy))
 	must.Equal(t, "True Read ", condition(policy))
 	hold := overrideOf("MachineHealthCheck", "b", time.Second)
@@ -302,7 +302,7 @@ func TestChecksBeginNothingOfWhatAPolicyObserves(t *testing.T) {
 	f.wants("a", 0)
 }
 
-// Who may write policies in one namespace can make more signals block, and none fewer.
+// A user who may write policies in one namespace can make more signals block, but not fewer.
 func TestPoliciesSayWhichSignalsBlock(t *testing.T) {
 	says := func(namespace string, while ...mendv1.Signal) *mendv1.RemediationPolicy {
 		p := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("p", while)}}
@@ -340,7 +340,7 @@ func TestPoliciesSayWhichSignalsBlock(t *testing.T) {
 	}
 }
 
-// After a start, or once its check is paused, the ledger does not know the target of a power cycle that goes on.
+// After a start, or once the check is paused, the ledger does not know the target of a power cycle that is under way.
 func TestWhatNoCheckReportsIsHeldBySignalsAlone(t *testing.T) {
 	f := newFleet(t)
 	f.ledger.SetUp(MachineHealthCheck, func() []reconcile.Request {

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Record counts the remediation of a record, whose target may be gone. It can only make numbers larger. target is nil for a record that is
-// gone, or not begun. One that is attempted has not begun, as far as it says; stepped is zero for one that counts for maxPerHour alone.
+// Record counts the remediation of a record, whose target may be gone. A record can only raise counts. target is nil if the record does not
+// count any more. attempted says that the record has not begun yet. stepped is its last step; zero if it counts for maxPerHour only.
 func (l *Ledger) Record(record types.NamespacedName, target *Target, attempted bool, begun, stepped time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -29,7 +29,7 @@ func (l *Ledger) Record(record types.NamespacedName, target *Target, attempted b
 	if check.Kind == NodeHealthCheck {
 		check.Namespace = ""
 	}
-	if before != nil { // it may know the labels of a target that is gone
+	if before != nil { // the target may be gone, and its labels known from before
 		target = before.Target
 	}
 	e := &entry{Target: target, check: check, attempted: attempted, begun: begun}
@@ -44,7 +44,7 @@ func (l *Ledger) Record(record types.NamespacedName, target *Target, attempted b
 	}
 }
 
-// known is the target of a record with what its check has reported, of it or of others: a record tells no labels.
+// known returns the target of a record, which has no labels, with the labels that its check has reported for it or for another target.
 func (l *Ledger) known(e *entry) *Target {
 	if same := l.checks[e.check][e.UID]; same != nil {
 		return same.Target
@@ -60,7 +60,7 @@ func (l *Ledger) known(e *entry) *Target {
 	return e.Target
 }
 
-// asksItself reports whether e is a remediation that has not begun, by its record, and whose target is reported: that asks for its place.
+// asksItself reports whether e is a record that has not begun whose target a check reports. That target then asks for its own place.
 func (l *Ledger) asksItself(e *entry) bool {
 	if !e.attempted {
 		return false

@@ -11,28 +11,26 @@ import (
 )
 
 const (
-	// provenAfter is for how long the capacity of a remediation has to be back for it to count as proven.
+	// provenAfter is how long capacity must be back until the remediation counts as proven.
 	provenAfter = 5 * time.Minute
-	// firstPause is how long nothing begins in a group after a remediation that failed; it doubles with each that follows, up to
-	// longestPause.
+	// firstPause is how long nothing begins in a group after a failure. It doubles with each further failure, up to longestPause.
 	firstPause, longestPause = time.Minute, 10 * time.Minute
 )
 
-// trials are the remediations of a group that were begun: when, and, for slowStart, how they turn out. A process that was started again
-// knows from records when, and begins slowStart anew, which is careful.
+// trials are the remediations that were begun in a group, and for slowStart how they turn out. After a restart the times come from records,
+// and slowStart starts anew, which is the careful choice.
 type trials struct {
 	begun map[types.UID][]time.Time
-	// unproven are those that were begun, and when their capacity was back; zero while it is not.
+	// unproven has when the capacity of each remediation that was begun was back; zero while it is not.
 	unproven map[types.UID]time.Time
-	// width is how many unproven ones there may be, 0 for the first one; pause is how long nothing began after the last failure, and
-	// until when.
+	// width is how many unproven remediations there may be; 0 counts as 1.
 	width int
+	// pause is how long nothing began after the last failure, until is when that ends.
 	pause time.Duration
 	until time.Time
 }
 
-// saw notes that a remediation of target was begun at a moment. Its check and its record say so a few seconds apart: two moments within a
-// minute are one remediation.
+// saw notes when a remediation of target was begun. A check and a record report it some seconds apart: times within a minute are the same.
 func (t *trials) saw(target types.UID, at time.Time) {
 	if t.begun == nil {
 		t.begun = map[types.UID][]time.Time{}
@@ -42,13 +40,13 @@ func (t *trials) saw(target types.UID, at time.Time) {
 	}
 }
 
-// within are the moments of the hour before now at which remediations were begun.
+// within returns when remediations were begun in the hour before now.
 func (t *trials) within(now time.Time) []time.Time {
 	all := slices.Concat(slices.Collect(maps.Values(t.begun))...)
 	return slices.DeleteFunc(all, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
 }
 
-// observe takes in which remediations of a group are under way, by when they began, and which targets are unavailable.
+// observe notes which remediations of the group are under way, since when, and which targets are unavailable.
 func (t *trials) observe(flying map[types.UID]time.Time, unavailable map[types.UID]bool, now time.Time) {
 	if t.unproven == nil {
 		t.unproven = map[types.UID]time.Time{}
@@ -66,7 +64,7 @@ func (t *trials) observe(flying map[types.UID]time.Time, unavailable map[types.U
 		_, flies := flying[uid]
 		switch {
 		case flies && back.IsZero():
-		case flies, unavailable[uid]: // it was given up, is stalled, or was bad again before it was proven
+		case flies, unavailable[uid]: // given up, stalled, or unhealthy again before it was proven
 			if t.width, t.pause = 0, min(max(2*t.pause, firstPause), longestPause); flies {
 				t.unproven[uid] = time.Time{}
 			} else {
@@ -85,8 +83,7 @@ func (t *trials) observe(flying map[types.UID]time.Time, unavailable map[types.U
 	}
 }
 
-// slow is until when slowStart lets nothing begin beside so many that were claimed and not begun yet; zero if it lets one begin. Where that
-// depends on those that are under way it is after their capacity may have been back for long enough.
+// slow reports whether slowStart blocks one more remediation beside those claimed. until is when that may end; zero if it is not known.
 func (t *trials) slow(claimed int, now time.Time) (until time.Time, blocks bool) {
 	switch {
 	case now.Before(t.until):
@@ -102,11 +99,11 @@ func (t *trials) slow(claimed int, now time.Time) (until time.Time, blocks bool)
 	return until, true
 }
 
-// rate is until when no more may begin, as so many have within an hour; zero if one may.
+// rate returns until when no more may begin, because most have begun within an hour; zero if one may.
 func (t *trials) rate(most, claimed int, now time.Time) time.Time {
 	begun := t.within(now)
 	if len(begun)+claimed < most {
 		return time.Time{}
 	}
-	return slices.MinFunc(append(begun, now), time.Time.Compare).Add(time.Hour) // with 0 none may begin, and it is asked again
+	return slices.MinFunc(append(begun, now), time.Time.Compare).Add(time.Hour) // with 0 none may begin; ask again in an hour
 }

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// Any pod may call the port of the webhooks, and needs no identity.
+// Any pod can call the webhooks without a credential.
 func TestAWebhookReadsNoMoreThanAnAPIServerAsks(t *testing.T) {
 	for name, tc := range map[string]struct {
 		bytes int64
@@ -48,7 +48,7 @@ func TestAWebhookReadsNoMoreThanAnAPIServerAsks(t *testing.T) {
 	}
 }
 
-// As many pods as like may call it at the same time, and each request is in memory until it is answered. Those of the API server are small.
+// Any number of pods can call the webhooks at the same time, and each request is in memory until its response.
 func TestWebhooksReadNoMoreOfAllRequestsTogether(t *testing.T) {
 	mux := http.NewServeMux()
 	server := bounded{Server: webhook.NewServer(webhook.Options{WebhookMux: mux}), reading: &atomic.Int64{}}
@@ -109,7 +109,7 @@ func (blanks) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// someSynced are informers of which those of some kinds have been read. Those of others never will be, since no webhook converts them.
+// someSynced are informers of which only those of some kinds are synced.
 type someSynced struct {
 	*informertest.FakeInformers
 	synced map[string]bool
@@ -124,8 +124,8 @@ func (s someSynced) GetInformer(_ context.Context, obj client.Object, _ ...cache
 
 func (s someSynced) WaitForCacheSync(context.Context) bool { return false }
 
-// Where Metal3Remediations are stored in an old version, reading them needs the conversion of a replica that is ready. One that is alone
-// would never be.
+// To list Metal3Remediations that are stored in an old version, the API server needs a ready replica to convert them. A single replica that
+// waited for the list would never become ready.
 func TestALoneReplicaBecomesReadyWithoutWhatItConvertsItself(t *testing.T) {
 	for name, tc := range map[string]struct {
 		synced []string

@@ -1,5 +1,4 @@
-// Package process is what this process is beside its controllers: the pod and node that it runs in, its memory, and its HTTP
-// servers.
+// Package process has what concerns the manager's process: its pod and node, its memory, and its HTTP servers.
 package process
 
 import (
@@ -16,19 +15,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// bootID is where Linux says which boot of the host this is, in a container as well; the kubelet has it from there.
+// bootID is the file with the boot ID of the host, also in a container. The kubelet reports the same value in the status of the Node.
 const bootID = "/proc/sys/kernel/random/boot_id"
 
-// Replica is one process of the manager. The zero value runs in no pod.
+// Replica describes one process of the manager. The zero value is a process outside of a cluster.
 type Replica struct {
-	// Namespace, Name and UID are those of its pod.
-	Namespace, Name string
-	UID             types.UID
-	// Node is the name of its node, BootID says which boot of the host. Both are empty outside of Linux.
-	Node, BootID string
+	Namespace, Name string    // of its pod
+	UID             types.UID // of its pod
+	// Node is the name of its node; empty if there is no BootID.
+	Node string
+	// BootID identifies the boot of the host; empty if the system is not Linux.
+	BootID string
 }
 
-// FromEnvironment reads what the manifests of the manager put into the environment of its pod.
+// FromEnvironment reads the environment variables that the manifests of the manager set.
 func FromEnvironment() Replica {
 	r := Replica{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME"), UID: types.UID(os.Getenv("POD_UID"))}
 	if boot, err := os.ReadFile(bootID); err == nil {
@@ -37,22 +37,22 @@ func FromEnvironment() Replica {
 	return r
 }
 
-// HideUID takes the UID of the pod out of the environment until the returned function is called.
+// HideUID removes POD_UID from the environment until the caller calls show.
 func (r Replica) HideUID() (show func()) {
 	if r.UID == "" {
 		return func() {}
 	}
-	_ = os.Unsetenv("POD_UID") // it fails for no name of a variable
+	_ = os.Unsetenv("POD_UID") // never fails on Linux
 	return func() { _ = os.Setenv("POD_UID", string(r.UID)) }
 }
 
-// InCluster reports that the process runs in a pod, also if nothing says in which: the kubelet gives the address of the API server to
+// InCluster reports whether the process runs in a pod, even if the pod's name is not known: the kubelet sets KUBERNETES_SERVICE_HOST in
 // every container.
 func (r Replica) InCluster() bool {
 	return r.Namespace != "" || os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
 
-// Identity is the name of the pod. Outside of a cluster several managers may run on one host, so there it is unique.
+// Identity returns the name of the pod. Without a pod it returns a unique name, because several managers may run on one host.
 func (r Replica) Identity() (string, error) {
 	if r.Name != "" {
 		return r.Name, nil
@@ -69,7 +69,7 @@ func Unique() (string, error) {
 	return host + "_" + string(uuid.NewUUID()), nil
 }
 
-// Owner returns the pod as an owner of objects in a namespace; nil outside of a cluster, or if the pod is in another namespace.
+// Owner returns an owner reference to the pod, for objects in its namespace; nil in other namespaces and outside of a cluster.
 func (r Replica) Owner(namespace string) *metav1.OwnerReference {
 	if r.Name == "" || r.UID == "" || namespace != r.Namespace {
 		return nil
@@ -77,7 +77,7 @@ func (r Replica) Owner(namespace string) *metav1.OwnerReference {
 	return &metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: r.Name, UID: r.UID}
 }
 
-// RBAC to find another replica, which is in the manager's own namespace.
+// RBAC to find another replica.
 // +kubebuilder:rbac:groups=core,resources=pods,namespace=kubemend-system,roleName=kubemend-leader-election,verbs=list
 
 // ReadyElsewhere reports whether another replica is ready on another node.
@@ -89,7 +89,7 @@ func (r Replica) ReadyElsewhere(ctx context.Context, live client.Reader) (bool, 
 	return readyElsewhere(pods.Items, r.Name), nil
 }
 
-// readyElsewhere reports whether there is a replica of the pod called name that is ready, on another node.
+// readyElsewhere reports whether another replica of the named pod is ready on another node.
 func readyElsewhere(pods []corev1.Pod, name string) bool {
 	own := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Name == name })
 	if own < 0 {

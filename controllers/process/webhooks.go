@@ -14,35 +14,36 @@ import (
 )
 
 const (
-	// longestReview is how many bytes the API server may ask a webhook about at once. It accepts no object of more than 3 MiB, and asks
-	// about one at a time.
+	// longestReview is the maximum size of a request to a webhook. The API server sends one object of at most 3 MiB at a time.
 	longestReview = 16 << 20
-	// ordinaryReview is how many bytes of a request are always read: more than nearly all objects have. What is beyond counts.
+	// ordinaryReview is how many bytes of each request do not count for reviewsAtOnce. Nearly all objects are smaller.
 	ordinaryReview = 64 << 10
-	// reviewsAtOnce is how many bytes all requests may have together beyond that. Decoded they take many times that.
+	// reviewsAtOnce is the maximum size of all concurrent requests together. Decoded requests need many times as much memory.
 	reviewsAtOnce = 2 * longestReview
-	// askedWithin is how long a request may take to arrive. The API server waits for an answer for 30 s at most, and sends at once.
+	// askedWithin is the timeout for reading a request. The API server sends it at once, and waits for the response for at most 30 s.
 	askedWithin = 10 * time.Second
 )
 
-// Webhooks bounds what a server of webhooks reads.
+// Webhooks returns a webhook server that limits the size of requests.
 func Webhooks(server webhook.Server) webhook.Server {
 	return bounded{Server: server, reading: &atomic.Int64{}}
 }
 
-// bounded refuses to read more than longestReview of a request, and to answer requests that have together more than reviewsAtOnce: any pod
-// may call a webhook without a credential, and controller-runtime bounds admission alone (v0.24, pkg/webhook/conversion).
+// bounded rejects requests that are longer than longestReview, and further requests while there are reviewsAtOnce bytes of concurrent
+// requests. Any pod can call a webhook without a credential, and controller-runtime limits only admission requests (v0.24,
+// pkg/webhook/conversion).
 type bounded struct {
 	webhook.Server
-	reading *atomic.Int64 // bytes of the requests that are being answered, without what is always read
+	reading *atomic.Int64 // size of the concurrent requests, without ordinaryReview for each of them
 }
 
 // Register implements webhook.Server.
 func (s bounded) Register(path string, hook http.Handler) {
 	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetReadDeadline(clock.RealClock{}.Now().Add(askedWithin)) // there is none where nothing is read from a connection
+		// It fails only in tests whose requests do not come from a connection.
+		_ = http.NewResponseController(w).SetReadDeadline(clock.RealClock{}.Now().Add(askedWithin))
 		length := r.ContentLength
-		if length < 0 { // it does not say how long it is, as the API server does
+		if length < 0 { // no Content-Length, which the API server always sends
 			length = longestReview
 		}
 		length = max(0, length-ordinaryReview)
@@ -57,9 +58,8 @@ func (s bounded) Register(path string, hook http.Handler) {
 	}))
 }
 
-// Filled returns a check that succeeds once c has read these kinds, of which there are most. It does not wait for others: the API server
-// asks a replica that is ready to convert Metal3Remediations of old versions, so a replica that is alone would wait for itself for ever.
-// And kinds of requests that are watched later may take their time.
+// Filled returns a readiness check that succeeds once c has synced these kinds. Do not pass kinds with a conversion webhook: to list
+// Metal3Remediations of an old version, the API server needs a ready replica to convert them, so a single replica would never become ready.
 func Filled(c cache.Cache, kinds ...client.Object) healthz.Checker {
 	return func(req *http.Request) error {
 		for _, kind := range kinds {

@@ -1,4 +1,4 @@
-// Package recorder sends Kubernetes events. An event is a value until what it reports was saved.
+// Package recorder sends Kubernetes events.
 package recorder
 
 import (
@@ -10,11 +10,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Event is an event that has not been sent yet: a decision is reported only after it was carried out and saved.
+// Event is an event that has not been sent yet: a controller reports a decision only after it has saved the result.
 type Event struct {
-	// About is the object that the event is found under, with its kind; objects from a cache do not carry theirs.
+	// About is the regarding object, with its kind set.
 	About client.Object
-	// Related is another object that it concerns; nil if there is none.
+	// Related is another object that the event concerns; nil if there is none.
 	Related client.Object
 	// Kind is Normal or Warning.
 	Kind   string
@@ -23,24 +23,24 @@ type Event struct {
 	Text   string
 }
 
-// Normal is an event of that kind, whose text is formatted.
+// Normal returns an event of type Normal. text is a format.
 func Normal(reason, action, text string, args ...any) Event {
 	return Event{Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: fmt.Sprintf(text, args...)}
 }
 
-// Warning is an event of that kind, whose text is formatted.
+// Warning returns an event of type Warning. text is a format.
 func Warning(reason, action, text string, args ...any) Event {
 	return Event{Kind: corev1.EventTypeWarning, Reason: reason, Action: action, Text: fmt.Sprintf(text, args...)}
 }
 
-// longest is how many bytes the text of an event may have. The API server refuses an event whose text is longer. (Kubernetes, validation
-// of events.k8s.io/v1.)
+// longest is the maximum length of the text of an event in bytes. The API server rejects longer texts. (Kubernetes, validation of
+// events.k8s.io/v1.)
 const longest = 1024
 
-// RBAC: an event that is repeated is patched.
+// RBAC: client-go patches an event that is repeated.
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Send sends n. A text that is too long for an event is cut: it may hold what somebody else said, as long as they liked.
+// Send sends n. It truncates a text that is too long, because texts may quote messages of other programs.
 func Send(recorder events.EventRecorder, n Event) {
 	recorder.Eventf(n.About, n.Related, n.Kind, n.Reason, n.Action, "%s", cut(n.Text))
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
-// apply writes what differs, in one write, unless the record has changed meanwhile: another writer may say that the remediation is about to
-// begin. Words alone, such as the pods that block a drain, are written once a minute at most.
+// apply writes the new status in one patch if it differs. The patch fails if the record has changed meanwhile, because Records may have
+// written that the remediation is about to begin. Messages alone, such as the pods that block a drain, are written once a minute at most.
 func (r *Reconciler) apply(ctx context.Context, o *observed, plan Plan) (changed bool, err error) {
 	if o.facts.Paused {
 		return false, nil
@@ -49,7 +49,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, plan Plan) (changed
 	return true, nil
 }
 
-// onlyWords reports whether nothing but messages of conditions differ.
+// onlyWords reports whether the records differ in messages of conditions only.
 func onlyWords(before, after *mendv1.RemediationRecord) bool {
 	same := after.Status.DeepCopy()
 	for i := range same.Conditions {
@@ -60,7 +60,7 @@ func onlyWords(before, after *mendv1.RemediationRecord) bool {
 	return equality.Semantic.DeepEqual(*same, before.Status)
 }
 
-// statusOf is the status of the record by plan.
+// statusOf returns the status of the plan with its messages and conditions.
 func statusOf(o *observed, plan Plan) mendv1.RemediationRecordStatus {
 	status := *plan.Status.DeepCopy()
 	for i := range status.Steps {
@@ -69,7 +69,7 @@ func statusOf(o *observed, plan Plan) mendv1.RemediationRecordStatus {
 		}
 	}
 	begun, outcome, none := status.Begun != nil, string(status.Outcome), mendv1.RecordRef{}
-	switch step := first(&status, OwnerRequested, RequestCreated); { // what is not known stays as it is
+	switch step := first(&status, OwnerRequested, RequestCreated); { // otherwise Begun stays as it is
 	case begun && step != nil:
 		o.set(&status, mendv1.RecordBegun, metav1.ConditionTrue, step.Reason, "")
 	case !begun && o.facts.Target.gone():
@@ -97,7 +97,6 @@ func (o *observed) set(status *mendv1.RemediationRecordStatus, kind string, is m
 	})
 }
 
-// text is a step, or what is waited for, as a sentence.
 func (o *observed) text(reason string, object mendv1.RecordRef) string {
 	if o.story != nil && reason == o.story.Reason {
 		return o.story.Message
@@ -106,7 +105,7 @@ func (o *observed) text(reason string, object mendv1.RecordRef) string {
 	return stepText(reason, target.Kind+" "+target.Name, object)
 }
 
-// waitText is what is waited for, as a sentence. What could not be read now is no news.
+// waitText returns the message for what the record waits for. It keeps the stored message if the object could not be read now.
 func (o *observed) waitText(plan Plan) string {
 	stored := meta.FindStatusCondition(o.record.Status.Conditions, mendv1.RecordCapacityBack)
 	unread := plan.Object == (mendv1.RecordRef{}) && (o.story == nil || o.story.Reason != plan.Waiting)
@@ -120,7 +119,7 @@ func (r *Reconciler) sendEnd(o *observed, status *mendv1.RemediationRecordStatus
 	text, requester := o.endText(status), requesterOf(o.record)
 	byCheck := requester != nil && requester.Kind == machineCheckKind && status.Outcome == mendv1.RecordHealed
 	if text == "" || byCheck && o.machine != nil && conditions.IsTrue(o.machine, clusterv1.MachineHealthCheckSucceededCondition) {
-		return // the check has said on itself and on the Machine that this is healthy again
+		return // the check has sent an event about that, on itself and on the Machine
 	}
 	target := TargetOf(o.record)
 	event := recorder.Normal(mendv1.EventCapacityBack, string(status.Outcome), "%s", text)
@@ -146,7 +145,7 @@ func (r *Reconciler) sendEnd(o *observed, status *mendv1.RemediationRecordStatus
 	}
 }
 
-// endText is how the remediation has ended; empty if it had no effect.
+// endText returns how the remediation has ended; empty if it had no effect.
 func (o *observed) endText(status *mendv1.RemediationRecordStatus) string {
 	target := TargetOf(o.record)
 	what := target.Kind + " " + target.Name
@@ -165,9 +164,8 @@ func (o *observed) endText(status *mendv1.RemediationRecordStatus) string {
 	return ""
 }
 
-// requesterOf is what asked for the remediation: the check or, without one, the first request; nil if neither is known. What is in another
-// namespace than the record is nothing to send events about: a user who may write records in one must not have the manager write into
-// another.
+// requesterOf returns the check that asked for the remediation, or else the first request; nil without one. An object of another namespace
+// does not count: a user who may write records in one namespace must not have the manager send events in another.
 func requesterOf(record *mendv1.RemediationRecord) *mendv1.RecordRef {
 	by := record.Spec.Requester.Check
 	if by == nil && len(record.Status.Requests) > 0 {
@@ -179,8 +177,7 @@ func requesterOf(record *mendv1.RemediationRecord) *mendv1.RecordRef {
 	return by
 }
 
-// about is an object as an event refers to it: by the UID that it has now, by which kubectl describe looks for its events. After a move the
-// record knows another one.
+// about returns an object for an event with its current UID, by which kubectl describe finds events. After a move the record's UID is old.
 func (o *observed) about(ref *mendv1.RecordRef) *metav1.PartialObjectMetadata {
 	about := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: ref.APIVersion, Kind: ref.Kind}}
 	about.Namespace, about.Name = ref.Namespace, ref.Name

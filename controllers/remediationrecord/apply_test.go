@@ -25,7 +25,7 @@ func byMachineCheck(is *mendv1.RemediationRecord) {
 	is.Spec.Requester.Check = &mendv1.RecordRef{APIVersion: clusterv1.GroupVersion.String(), Kind: machineCheckKind, Namespace: "metal", Name: "workers", UID: "check"}
 }
 
-// kubectl describe finds events by the UID of what they are about.
+// kubectl describe finds events by the UID of their object.
 func TestEventsAreAboutObjectsByTheUIDThatTheyHaveNow(t *testing.T) {
 	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers", UID: "another-check"}}
 	another := unhealthy()
@@ -33,7 +33,7 @@ func TestEventsAreAboutObjectsByTheUIDThatTheyHaveNow(t *testing.T) {
 	is := recordOf(byMachineCheck, begun(OwnerRequested), func(r *mendv1.RemediationRecord) {
 		r.OwnerReferences[0].UID = "of the new management cluster"
 	})
-	another.Status.Conditions = nil // no check says that it is healthy again
+	another.Status.Conditions = nil // no check reports that the Machine is healthy again
 	m := newManagement(t, append(fleet(), is, check, another)...)
 	m.change("w1", func(w *clusterv1.Machine) { mirrors(w, metav1.ConditionTrue, clusterv1.MachineNodeHealthyReason) })
 	m.reconcile(10 * time.Minute)
@@ -132,7 +132,7 @@ kubemend_capacity_missing_oldest_timestamp_seconds{cluster="c",namespace="metal"
 	}
 }
 
-// Where Clusters come and go, such as those of tests, there would be more series each day.
+// If Clusters come and go, such as those of tests, series of deleted Clusters would pile up.
 func TestAnEndIsCountedOnceAndUntilItsClusterIsGone(t *testing.T) {
 	closed.Reset()
 	dueToBegun.Reset()
@@ -154,7 +154,7 @@ func TestAnEndIsCountedOnceAndUntilItsClusterIsGone(t *testing.T) {
 	}
 }
 
-// A user who may write records may name in them Clusters and waits that do not exist.
+// A user who may write records may write Clusters and waits into them that do not exist.
 func TestWhatARecordClaimsIsNoSeriesOfItsOwn(t *testing.T) {
 	waited.Reset()
 	dueToCapacity.Reset()

@@ -15,12 +15,11 @@ import (
 	"github.com/kubemend/kubemend/controllers/capacity"
 )
 
-// clocksOff is by how much the clock of the API server, which says when a machine was made, may be behind: one that were taken for older
-// than the end of the machine that it replaces would be no replacement, and its owner scaled down.
+// clocksOff is how far the clock of the API server, which sets creationTimestamps, may be behind the manager's. Without it a replacement
+// could seem older than the end of the lost machine, and the record would say that the owner was scaled down.
 const clocksOff = 10 * time.Second
 
-// observeCapacity reads what the capacity of the Machine waits for, once its owner is asked or it is being deleted: before that nothing is
-// missing for good.
+// observeCapacity reads what the capacity waits for, once the owner is asked or the Machine is being deleted. Before, it may still recover.
 func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 	t := &o.facts.Target
 	if !t.Machine || !t.Known || t.Exists && t.Deleting.IsZero() && t.Asked.IsZero() {
@@ -41,8 +40,7 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// observeLosses finds out when the Machine of a record went, and which ones of the same owner are gone and not replaced yet, by their open
-// records.
+// observeLosses sets when the Machine of a record was deleted, and adds the other lost Machines of the same owner, from their open records.
 func (r *Reconciler) observeLosses(ctx context.Context, s *capacity.Subject, record *mendv1.RemediationRecord) error {
 	s.Gone = r.goneAt(record).Add(-clocksOff)
 	if makerOf(*s) == "" {
@@ -62,23 +60,24 @@ func (r *Reconciler) observeLosses(ctx context.Context, s *capacity.Subject, rec
 	return nil
 }
 
-// SubjectOf is the machine of a record as what is kept of it.
+// SubjectOf returns the Machine of a record as a Subject.
 func SubjectOf(record *mendv1.RemediationRecord) capacity.Subject {
 	target := &record.Spec.Target
 	owner, host := ptr.Deref(target.Owner, mendv1.RecordRef{}), ptr.Deref(target.Host, mendv1.RecordRef{})
+	group := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group
 	return capacity.Subject{
 		Namespace: target.Machine.Namespace, Name: target.Machine.Name, Cluster: target.ClusterName, Host: host.Name,
-		Owner:      capacity.Owner{Group: schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group, Kind: owner.Kind, Name: owner.Name},
+		Owner:      capacity.Owner{Group: group, Kind: owner.Kind, Name: owner.Name},
 		Deployment: record.Labels[clusterv1.MachineDeploymentNameLabel], Found: replacementOf(record),
 	}
 }
 
-// replacementOf is the name of the machine that was found in place of the target of a record; empty if none was.
+// replacementOf returns the name of the machine that replaces the target of a record; empty if none was found.
 func replacementOf(record *mendv1.RemediationRecord) string {
 	return ptr.Deref(record.Status.Replacement, mendv1.RecordReplacement{}).Machine.Name
 }
 
-// makerOf is what makes a machine in place of s: its MachineDeployment or its owner; empty if it has neither.
+// makerOf returns what creates the replacement of s: its MachineDeployment or its owner; empty if it has neither.
 func makerOf(s capacity.Subject) string {
 	switch {
 	case s.Deployment != "":
@@ -89,7 +88,7 @@ func makerOf(s capacity.Subject) string {
 	return ""
 }
 
-// capacityOf is a story as far as a record has it.
+// capacityOf returns what a record needs of a story.
 func capacityOf(s *capacity.Story, namespace string) Capacity {
 	c := Capacity{
 		Known: s.Stage != capacity.Unread, Reason: s.Reason, Since: s.Since, Over: s.Stage == capacity.NotReplaced,
@@ -106,7 +105,8 @@ func capacityOf(s *capacity.Story, namespace string) Capacity {
 		c.Replacement.Node = NodeRef(s.New.Status.NodeRef.Name, "")
 	}
 	if s.Host != "" {
-		c.Replacement.Host = &mendv1.RecordRef{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: hostKind, Namespace: namespace, Name: s.Host}
+		version := bmov1alpha1.GroupVersion.String()
+		c.Replacement.Host = &mendv1.RecordRef{APIVersion: version, Kind: hostKind, Namespace: namespace, Name: s.Host}
 	}
 	return c
 }

@@ -20,7 +20,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// A user may make up an open record of a machine that is remediated, also with the name and the UID of that.
+// A user may create an open record of a machine that is being remediated, even with the name and the UID of the real record.
 func TestARecordThatNothingCarriesIsNotBegun(t *testing.T) {
 	uid := func(r *mendv1.RemediationRecord) { r.UID = "of the real one" }
 	for name, change := range map[string]func(*management){
@@ -43,15 +43,15 @@ func TestARecordThatNothingCarriesIsNotBegun(t *testing.T) {
 	}
 }
 
-// The owner is asked anew, as after the check released the machine or after clusterctl move: that is another record's, and two would end as
-// Replaced.
+// If the owner is asked again, as after a release or after clusterctl move, that belongs to another record. Otherwise both records would
+// end as Replaced.
 func TestARecordEndsWhoseMachineCarriesAnother(t *testing.T) {
 	finds := func(healthy bool) func(types.NamespacedName, types.UID) (bool, bool) {
 		return func(types.NamespacedName, types.UID) (bool, bool) { return healthy, true }
 	}
 	for name, tc := range map[string]struct {
 		remediator mendv1.RecordRemediator
-		healthy    bool // its check finds so, and another one, which has asked the owner, does not
+		healthy    bool // by its own check; another check has asked the owner
 		want       mendv1.RecordOutcome
 	}{
 		"by its owner":                   {mendv1.RemediatedByOwner, false, mendv1.RecordCancelled},
@@ -71,7 +71,7 @@ func TestARecordEndsWhoseMachineCarriesAnother(t *testing.T) {
 	}
 }
 
-// Each look at hundreds of records would else ask the API server. A cache of one namespace has no other.
+// Otherwise each reconcile of hundreds of records would read from the API server. The cache of one namespace has no other namespace.
 func TestWhatWatchesHaveIsReadFromCaches(t *testing.T) {
 	m := newManagement(t)
 	m.Client, m.NodeCache, m.HostLists, m.Namespace = fake.NewFakeClient(), fake.NewFakeClient(), fake.NewFakeClient(), "metal"
@@ -80,7 +80,7 @@ func TestWhatWatchesHaveIsReadFromCaches(t *testing.T) {
 		for _, tc := range []struct {
 			obj       runtime.Object
 			namespace string
-			live      bool // what an end rests on
+			live      bool // whether the read is to confirm an end
 			want      client.Reader
 		}{
 			{&clusterv1.Machine{}, "metal", false, m.Client}, {&clusterv1.Machine{}, "other", false, m.Recent},
@@ -95,8 +95,8 @@ func TestWhatWatchesHaveIsReadFromCaches(t *testing.T) {
 	}
 }
 
-// What hundreds of records read is read once; the status of a request of another remediator, which is in no cache, once for each version
-// that a watch shows.
+// An object that hundreds of records need is read once. The request of another remediator, whose status is in no cache, is read once for
+// each version that a watch shows.
 func TestRecordsShareWhatTheyRead(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), cycled("w1", ""))...)
 	read := func(version string) {
@@ -110,7 +110,7 @@ func TestRecordsShareWhatTheyRead(t *testing.T) {
 		if !apierrors.IsNotFound(set) {
 			t.Errorf("the set: %v", set)
 		}
-		clear(machines.Items) // as who sorts out those that do not matter
+		clear(machines.Items) // as a caller does that deletes items
 		if err := m.Recent.Version(t.Context(), client.ObjectKeyFromObject(cycled("w1", "")), req, version); err != nil || req.UID != "r" {
 			t.Errorf("the request is %v: %v", req, err)
 		}

@@ -1,9 +1,9 @@
-// Package remediationrecord keeps the RemediationRecords: one is written before a remediation begins (Records), says what becomes of it
-// (Reconciler), and is closed when its end is known: when capacity is back, or no longer to be expected. Closed records are deleted when
-// there are too many, or when they are old.
+// Package remediationrecord writes and follows RemediationRecords. Records writes a record before its remediation begins. Reconciler writes
+// into the record what becomes of the remediation, and closes it when the capacity is back or no longer expected. It deletes closed records
+// that are old, or of which a Cluster has too many.
 //
-// It remediates nothing. By what it writes, remediations that begin again and again wait. A reconcile of one open record observes, decides,
-// applies and reports.
+// The package remediates nothing itself. Other controllers read the records to delay remediations that repeat (package repeats). A
+// reconcile of an open record observes, decides, applies and reports.
 package remediationrecord
 
 import (
@@ -25,56 +25,57 @@ import (
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
-// RBAC to follow what becomes of a machine. Rights on requests are those of package remediationrequest; on hosts and nodes of this cluster,
-// those of the features that act on them. What is not granted is not known, and changes no record.
+// RBAC to follow what becomes of a Machine. Package remediationrequest has the rights on requests; the features that act on hosts, or on
+// nodes of this cluster, have the rights on those. Without a right the fact is unknown, and no record changes.
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinesets;machinedeployments,verbs=get;list;watch
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=get
 // +kubebuilder:rbac:groups=core,resources=namespaces,verbs=get
 
-// Reconciler follows the open ones of Records, whose Client reads Machines and Clusters from caches, too.
+// Reconciler follows the open records. The Client of Records also reads Machines and Clusters from caches.
 type Reconciler struct {
 	*Records
 
-	// Recent reads what no cache has.
+	// Recent reads from the API server, for objects that no cache has.
 	Recent *Recent
 	Mapper meta.RESTMapper
-	// Cached are where requests are read, in this order; of kinds that none of them has, past them.
+	// Cached are the caches that requests are read from, in this order. Requests of kinds that no cache has are read from the API server.
 	Cached []RequestCache
-	// Finds is what a MachineHealthCheck finds of a Machine that other checks select too; false if that is not known.
+	// Finds returns whether a MachineHealthCheck itself finds a Machine healthy, whatever other checks find; known is false without a
+	// verdict.
 	Finds func(check types.NamespacedName, machine types.UID) (healthy, known bool)
-	// StepLeft reports whether a NodeHealthCheck has a step left for an unhealthy node; true while that is not known.
+	// StepLeft reports whether a NodeHealthCheck has an escalation step left for an unhealthy node; true if that is not known yet.
 	StepLeft func(check, node string) bool
-	// NodeCache has the nodes of this cluster and their checks while kubemend acts on these; nil for none.
+	// NodeCache has the nodes of this cluster and the NodeHealthChecks while kubemend acts on NodeHealthChecks; nil without such a cache.
 	NodeCache client.Reader
-	// HostLists lists BareMetalHosts, from a cache where the manager watches them; nil to list them past the caches.
+	// HostLists lists BareMetalHosts from a cache, where the manager watches them; nil to list them from the API server.
 	HostLists client.Reader
-	// Namespace is the one that the caches have; empty for all.
+	// Namespace is the only namespace that the caches have; empty if they have all.
 	Namespace string
 	// Recorder sends events about checks and Machines.
 	Recorder events.EventRecorder
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a record, or its Cluster, must have; empty for all.
-	// (package shard)
 	WatchFilterValue string
-	// Nodes reports whether this manager follows records that belong to no Cluster: those of NodeHealthChecks, which have no shard.
+	// Nodes reports whether this manager follows records without a Cluster: those of NodeHealthChecks, which belong to no shard.
 	Nodes bool
-	// ActsOnUnclaimed reports whether kubemend acts on MachineHealthChecks that nobody has claimed, ActsOnNodes whether on
-	// NodeHealthChecks; nil if it does.
+	// ActsOnUnclaimed reports whether kubemend acts on MachineHealthChecks that no user has claimed for kubemend.
 	ActsOnUnclaimed bool
-	ActsOnNodes     func() bool
+	// ActsOnNodes reports whether kubemend acts on NodeHealthChecks; nil if it does.
+	ActsOnNodes func() bool
 	// Retention says which closed records are kept.
 	Retention Options
 
-	// memories has a *memory for each open record, retired when the closed records of a Cluster were last listed. (retire)
+	// memories has a *memory for each open record. retired has when the closed records of a Cluster were last listed (see retire).
 	memories, retired sync.Map
 }
 
-// memory is what this process remembers of an open record: when it was last written, and since when nothing acts on its target, as the
-// reconcile of that alone has it; and when the cache showed that its Machine was gone. Without it, words are written sooner.
+// memory is what this process remembers of an open record. It is empty after a restart, which costs some reads and writes.
 type memory struct {
+	// written is when the record was last written, idle since when nothing acts on its target. Only the reconcile of the record uses them.
 	written, idle time.Time
-	went          atomic.Pointer[time.Time]
+	// went is when the cache showed that the Machine was deleted. An event handler stores it.
+	went atomic.Pointer[time.Time]
 }
 
 func (r *Reconciler) remembers(record types.NamespacedName) *memory {
@@ -82,7 +83,7 @@ func (r *Reconciler) remembers(record types.NamespacedName) *memory {
 	return kept.(*memory)
 }
 
-// Reconcile makes the record called req say what has become of its remediation.
+// Reconcile writes into a record what has become of its remediation.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	o, err := r.observe(ctx, req.NamespacedName, r.Clock.Now(), false)
 	if err != nil {
@@ -120,15 +121,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return again(o, plan), nil
 }
 
-// The bounds of how often a record is looked at without an event. Of a Machine that waits for a MachineSet all is watched; control planes
-// and hosts are not, and each look at a record that waits for them asks the API server.
+// How long a record waits for its next reconcile if no event comes. MachineSets are watched, so that a record that waits for one needs few.
+// Control planes and hosts are not watched, and each reconcile of a record that waits for them reads them from the API server.
 const (
 	soonest      = 5 * time.Second
 	soonestAsked = 30 * time.Second
 	latest       = 10 * time.Minute
 )
 
-// again is when the record is looked at again although no event comes: the older it is, the rarer.
+// again returns when the record is reconciled if no event comes: the older the record, the later.
 func again(o *observed, plan Plan) ctrl.Result {
 	if !plan.Status.Ended.IsZero() {
 		return ctrl.Result{}
@@ -142,13 +143,13 @@ func again(o *observed, plan Plan) ctrl.Result {
 		}
 	}
 	at := o.now.Add(min(in, latest))
-	if plan.Again.After(o.now) && plan.Again.Before(at) { // one that has passed would be looked at again at once, for ever
+	if plan.Again.After(o.now) && plan.Again.Before(at) { // a moment that has passed would requeue at once, for ever
 		at = plan.Again
 	}
 	return enqueue.At(at, o.now)
 }
 
-// report exports what was written. When a record is closed, events say how, and old ones are deleted.
+// report exports metrics of what was written. If the record was closed, report also sends events and deletes old records.
 func (r *Reconciler) report(ctx context.Context, o *observed, plan Plan) {
 	measure(o, &plan.Status)
 	if plan.Status.Ended.IsZero() {

@@ -10,32 +10,31 @@ import (
 )
 
 const (
-	// MaxRequests is how many requests a record names, as the API has it.
+	// MaxRequests is how many requests a record may name, as in the CRD.
 	MaxRequests = 16
-	// mostWaits is how many steps there may be before the next wait replaces the one before it.
+	// mostWaits is the number of steps from which on a new wait replaces the last one. The rest is left for two steps of each request.
 	mostWaits = mendv1.MaxRecordSteps - 2*MaxRequests
-	// Unbegun is after how long a record is cancelled whose remediation was about to begin and did not.
+	// Unbegun is how long after the last attempt a record is cancelled if its remediation did not begin.
 	Unbegun = 5 * time.Minute
-	// Idles is how long nothing acts on a target until its record says that it awaits the next step: its check, which has deleted a
-	// request, may be about to mark the target healthy, or to make the next one.
+	// Idles is how long nothing must act on a target before its record waits for AwaitingNextStep. A check that has deleted a request may
+	// be about to mark the target healthy, or to create the next request.
 	Idles = 5 * time.Second
-	// Settle is how long nothing may ask for a remediation that was begun until it counts as withdrawn: the next request may be made a
-	// moment later.
+	// Settle is how long nothing must ask for a begun remediation before its record is closed. The next request may come a moment later.
 	Settle = 5 * time.Minute
 )
 
-// Plan is what a record says next.
+// Plan is what a record will say next.
 type Plan struct {
 	Status mendv1.RemediationRecordStatus
-	// Waiting is what is waited for now, and Object that for which. While the Cluster is paused nothing is written, and Waiting is
-	// PausedReason.
+	// Waiting is what the record waits for now; it is PausedReason, and nothing is written, while the Cluster is paused.
 	Waiting string
-	Object  mendv1.RecordRef
-	// Again is when time alone changes something; zero if it does not.
+	// Object is the object that the record waits for.
+	Object mendv1.RecordRef
+	// Again is when the plan changes by time alone; zero if it does not.
 	Again time.Time
-	// Confirm reports that Status rests on what is not there any more, such as a request: a cache that is behind may not show it yet.
+	// Confirm reports that Status rests on a missing object, such as a request. The cache may be stale, so the caller must read again live.
 	Confirm bool
-	// Idle reports that nothing acts on the target, and Facts.Next has a step left for it.
+	// Idle reports that nothing acts on the target while Facts.Next has a step left for it.
 	Idle bool
 }
 
@@ -46,7 +45,7 @@ type planning struct {
 	status *mendv1.RemediationRecordStatus
 }
 
-// Decide returns what the record of facts says next.
+// Decide returns what the record will say next.
 func Decide(facts Facts) Plan {
 	p := &planning{Facts: &facts}
 	p.Plan.Status = *facts.Status.DeepCopy()
@@ -54,7 +53,7 @@ func Decide(facts Facts) Plan {
 	switch {
 	case !p.status.Ended.IsZero():
 		return p.Plan
-	case facts.Paused: // its objects may be half moved, and what is written now may be lost
+	case facts.Paused: // clusterctl move may be under way, and would lose a write
 		p.Waiting = PausedReason
 		return p.Plan
 	}
@@ -68,7 +67,7 @@ func Decide(facts Facts) Plan {
 	return p.Plan
 }
 
-// noteRequests notes the requests that are new, and that one is acted on.
+// noteRequests adds a step for each new request, and one when a remediator begins to act.
 func (p *planning) noteRequests() {
 	for _, req := range p.Requests {
 		known := slices.ContainsFunc(p.status.Requests, func(ref mendv1.RecordRef) bool { return Same(ref, req.RecordRef, p.Moved) })
@@ -82,8 +81,7 @@ func (p *planning) noteRequests() {
 	}
 }
 
-// noteTarget notes that the owner was asked, also when that was withdrawn in between, that the target is being deleted, and that it is
-// gone.
+// noteTarget adds steps when the owner is asked (also again, after a withdrawal), when the target is being deleted, and when it is gone.
 func (p *planning) noteTarget() {
 	t := &p.Target
 	asked := last(p.status, OwnerRequested, Withdrawn, RequestsEnded)
@@ -92,15 +90,15 @@ func (p *planning) noteTarget() {
 	}
 	switch {
 	case t.gone() && last(p.status, TargetGone) == nil:
-		p.Confirm = !t.Went // a cache may show later one that clusterctl has just moved here
+		p.Confirm = !t.Went // the cache may not have a Machine yet that clusterctl has just moved here
 		p.step(t.GoneAt, TargetGone, mendv1.RecordRef{})
 	case t.leaving() && !t.gone() && last(p.status, TargetDeleting) == nil:
 		p.step(t.Deleting, TargetDeleting, mendv1.RecordRef{})
 	}
 }
 
-// noteBeginning notes when the remediation was begun, and by what: kubemend, or the creator of a request that kubemend adopted. A deletion
-// is no beginning: before kubemend has begun, it is not its work.
+// noteBeginning sets when the remediation was begun, and by whom: kubemend, or the creator of a request that kubemend adopted. A deletion
+// alone does not count: somebody else may delete a Machine before kubemend begins.
 func (p *planning) noteBeginning() {
 	step := first(p.status, OwnerRequested, RequestCreated)
 	if p.begun() || step == nil {
@@ -140,21 +138,21 @@ func (p *planning) wait() {
 	switch {
 	case current != nil && current.Reason == reason:
 		return
-	case current != nil && !since.After(current.Time.Time): // it has hidden this one, such as a drain that a budget has blocked until now
+	case current != nil && !since.After(current.Time.Time): // the current wait hid it, as DrainBlockedByBudget hides a drain
 		since = p.Now
 	}
 	steps := p.status.Steps
-	if n := len(steps); n >= mostWaits { // waits that come and go must not displace what was done
+	if n := len(steps); n >= mostWaits { // waits that alternate must not fill the record
 		if deeds[steps[n-1].Reason] {
 			return
 		}
 		p.status.Steps = steps[:n-1]
 	}
-	p.Confirm = p.Confirm || reason == AwaitingNextStep // the request of that step may have been created a moment ago
+	p.Confirm = p.Confirm || reason == AwaitingNextStep // the check may have created the next request a moment ago
 	p.step(since, reason, object)
 }
 
-// cause is what is waited for; empty if nothing is known of that, or nothing has begun.
+// cause returns what the record waits for; no reason if that is not known, or if nothing has begun.
 func (p *planning) cause() (reason string, object mendv1.RecordRef, since time.Time) {
 	c, t, none := &p.Capacity, &p.Target, mendv1.RecordRef{}
 	followed := t.Machine && (t.leaving() || !t.Asked.IsZero())
@@ -178,7 +176,7 @@ func (p *planning) cause() (reason string, object mendv1.RecordRef, since time.T
 	return "", none, time.Time{}
 }
 
-// idle is what is waited for while the check has a step left, and nothing acts on the target.
+// idle returns AwaitingNextStep, once nothing has acted on the target for Idles.
 func (p *planning) idle() (reason string, object mendv1.RecordRef, since time.Time) {
 	p.Idle = true
 	if p.IdleSince.IsZero() || p.Now.Before(p.IdleSince.Add(Idles)) {
@@ -187,9 +185,9 @@ func (p *planning) idle() (reason string, object mendv1.RecordRef, since time.Ti
 	return AwaitingNextStep, p.Next, p.IdleSince
 }
 
-// step adds a step, after those that are there. One that is one too many replaces the last one: the beginning says most. It was not taken
-// after now, nor before the remediation was decided, also if the clock of a manager that was ahead was corrected since. Moments that others
-// have written down have whole seconds, so that one may be before that of a step which was taken first.
+// step appends a step. If the list is full, the new step replaces the last one, because the first steps say most. The time of a step is at
+// most now, and not before the decision: the clock of an earlier manager may have been ahead. It is not before the previous step either,
+// because other controllers write whole seconds.
 func (p *planning) step(at time.Time, reason string, object mendv1.RecordRef) {
 	if at.IsZero() || at.After(p.Now) {
 		at = p.Now
@@ -229,8 +227,8 @@ func (p *planning) end() bool {
 	return false
 }
 
-// askedJustNow reports whether the owner was asked, or a request made, so lately that the cache of Machines, or of requests, may not show
-// it: neither is the target healthy that was found unhealthy a moment ago, nor was withdrawn what was asked for.
+// askedJustNow reports whether the owner was asked, or a request was created, within Idles. The caches may not show that yet, so that the
+// target might look healthy, or the remediation withdrawn.
 func (p *planning) askedJustNow() bool {
 	asked := last(p.status, OwnerRequested, RequestCreated)
 	if asked == nil || asked.Time.After(p.Now) || !p.Now.Before(asked.Time.Add(Idles)) {
@@ -251,8 +249,8 @@ func (p *planning) endOfHealthy() bool {
 	return p.finish(mendv1.RecordHealed, by, since)
 }
 
-// endOfLeaving ends the record of a target that is being deleted, or gone: whether it was replaced says its capacity, by another machine
-// that is healthy, or by all that a rollout has made. It is never healed. A remediator may delete a node that comes back.
+// endOfLeaving ends the record of a target that is being deleted, or gone. Such a target is never Healed. It is Replaced if another machine
+// is healthy, or if the owner has all its machines again. A node that a remediator has deleted may come back while there is a request.
 func (p *planning) endOfLeaving() bool {
 	c, t := &p.Capacity, &p.Target
 	replaced := c.Others > 0
@@ -281,10 +279,10 @@ func (p *planning) endBefore() bool {
 		p.Again = due
 		return false
 	}
-	return !p.RequestsUnread && p.finish(mendv1.RecordCancelled, NotBegun, time.Time{}) // time alone changes nothing of what cannot be read
+	return !p.RequestsUnread && p.finish(mendv1.RecordCancelled, NotBegun, time.Time{}) // a request that cannot be read may have begun it
 }
 
-// endOfNothingLeft ends the record of a target that is unhealthy while nothing acts on it any more, once that has lasted.
+// endOfNothingLeft ends the record of an unhealthy target on which nothing has acted for Settle.
 func (p *planning) endOfNothingLeft() bool {
 	reason := Withdrawn
 	if len(p.Requests) > 0 {
@@ -306,7 +304,7 @@ func (p *planning) endOfNothingLeft() bool {
 	return p.finish(mendv1.RecordGivenUp, reason, time.Time{})
 }
 
-// settling is the step since which nothing asks for the remediation; nil if something has asked since.
+// settling returns the step since which nothing asks for the remediation; nil if something has asked since.
 func (p *planning) settling() *mendv1.RecordStep {
 	step := last(p.status, RequestsEnded, Withdrawn, OwnerRequested, RequestCreated)
 	if step == nil || step.Reason == OwnerRequested || step.Reason == RequestCreated {
@@ -315,13 +313,13 @@ func (p *planning) settling() *mendv1.RecordStep {
 	return step
 }
 
-// effective reports whether something was done to the target. A record that has lost some of its steps does not know.
+// effective reports whether something was done to the target. A full record may have lost that step, so it counts as effective.
 func (p *planning) effective() bool {
 	return last(p.status, RemediatorActs, TargetDeleting) != nil || len(p.status.Steps) >= mendv1.MaxRecordSteps
 }
 
-// finish ends the record, and returns true. Capacity is back since a moment, which is not before the remediation was decided or begun, of
-// an outcome with capacity.
+// finish ends the record, and returns true. back is since when the capacity is back, for an outcome with capacity; CapacityBack is never
+// before the remediation was decided or begun, nor after its end.
 func (p *planning) finish(outcome mendv1.RecordOutcome, by string, back time.Time) bool {
 	status := p.status
 	p.step(p.Now, string(outcome), mendv1.RecordRef{})
@@ -340,6 +338,6 @@ func (p *planning) finish(outcome mendv1.RecordOutcome, by string, back time.Tim
 		status.CapacityBack = new(metav1.NewTime(back))
 	}
 	p.Waiting, p.Object, p.Again = "", mendv1.RecordRef{}, time.Time{}
-	p.Confirm = outcome != mendv1.RecordReplaced // which rests on a Machine that is there, and healthy
+	p.Confirm = outcome != mendv1.RecordReplaced // Replaced rests on a Machine that exists
 	return true
 }

@@ -28,7 +28,7 @@ var (
 	cycle = mendv1.RecordRef{Kind: "HostRemediation", Namespace: "metal", Name: "w1", UID: "r"}
 )
 
-// at are facts of a machine whose remediation was decided at noon, some time after that.
+// at returns the facts of a machine some time after its remediation was decided at noon.
 func at(d time.Duration, change func(*Facts)) Facts {
 	f := Facts{
 		Now: later(d), Decided: noon, Status: mendv1.RemediationRecordStatus{Attempted: moment(noon)},
@@ -38,7 +38,7 @@ func at(d time.Duration, change func(*Facts)) Facts {
 	return f
 }
 
-// asked has the owner asked a second after noon, and the record say so.
+// asked makes the owner asked a second after noon, in the record as well.
 func asked(f *Facts) {
 	f.Target.Asked = later(time.Second)
 	hasBegun(f, OwnerRequested)
@@ -159,7 +159,7 @@ func TestHowARecordEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(tc.f)
-			// What is not there any more is confirmed past the caches. A replacement is there: hundreds that come back together cost no
+			// The API server confirms that an object is missing. A replacement exists, so that hundreds of machines that come back cost no
 			// lists.
 			if got := plan.Status.Outcome; got != "" && plan.Confirm != (got != mendv1.RecordReplaced) {
 				t.Errorf("it is confirmed past the caches: %t", plan.Confirm)
@@ -172,7 +172,7 @@ func TestHowARecordEnds(t *testing.T) {
 	}
 }
 
-// What nothing asks for any more is cancelled, or given up if it had an effect, once no other request has come for a while.
+// A remediation that nothing asks for any more is cancelled, or given up if it had an effect, if no other request comes for a while.
 func TestARemediationThatIsWithdrawn(t *testing.T) {
 	acts := func(f *Facts) {
 		f.Status.Steps = append(f.Status.Steps, aStep(later(2*time.Second), RemediatorActs))
@@ -214,8 +214,8 @@ func TestARemediationThatIsWithdrawn(t *testing.T) {
 	}
 }
 
-// Who asks the owner, or makes a request, writes that into the record at once, which the cache shows before the Machine or the request: each
-// remediation would be read past the caches at its beginning.
+// Records writes at once that the owner was asked, or a request created. The cache may show that before it shows the Machine or the
+// request. Without the wait each remediation would cause live reads when it begins.
 func TestWhatWasAskedForAMomentAgoIsNeitherWithdrawnNorOver(t *testing.T) {
 	for name, change := range map[string]func(*Facts){
 		"of its owner":                         both(asked, func(f *Facts) { f.Target.Asked = time.Time{} }),
@@ -281,7 +281,7 @@ func TestRequestsAreNotedOnce(t *testing.T) {
 	}
 }
 
-// The steps say how long each cause has held it up, also one that comes again.
+// The steps say how long the remediation waited for each reason, also for one that comes again.
 func TestWaits(t *testing.T) {
 	f := at(time.Minute, asked)
 	for _, found := range []struct {
@@ -292,11 +292,11 @@ func TestWaits(t *testing.T) {
 	}{
 		{time.Minute, "WaitingForRemediation", time.Second, true},
 		{2 * time.Minute, "DrainingNode", 90 * time.Second, true},
-		{3 * time.Minute, "", 0, false}, // what is not read changes nothing
+		{3 * time.Minute, "", 0, false}, // capacity that could not be read changes nothing
 		{4 * time.Minute, "WaitingForRemediation", 0, true},
-		{5 * time.Minute, "DrainingNode", 4 * time.Minute, true}, // hidden by the other one until now
+		{5 * time.Minute, "DrainingNode", 4 * time.Minute, true}, // the other wait hid it until now
 		{6 * time.Minute, "NoHost", 330 * time.Second, true},
-		{8 * time.Minute, "HostChosen", time.Minute, true}, // likewise
+		{8 * time.Minute, "HostChosen", time.Minute, true}, // hidden, too
 	} {
 		f.Now = later(found.at)
 		f.Capacity = Capacity{Known: found.known, Reason: found.reason}
@@ -321,7 +321,7 @@ func TestARecordIsBounded(t *testing.T) {
 		f.Now = f.Now.Add(time.Hour)
 		f.Capacity = Capacity{Known: true, Reason: string(rune('A' + i))}
 		f.Requests = append(f.Requests, Request{RecordRef: mendv1.RecordRef{Kind: "R", UID: string(rune('A' + i))}, Failed: true})
-		f.Target.Asked = time.Time{} // withdrawn, and asked for again
+		f.Target.Asked = time.Time{} // withdrawn, then asked again
 		f.Status = Decide(f).Status
 		f.Target.Asked = f.Now
 		f.Status = Decide(f).Status
@@ -339,7 +339,7 @@ func TestWaitsLeaveRoomForSteps(t *testing.T) {
 		f.Capacity = Capacity{Known: true, Reason: string(rune('A' + i%2))}
 		f.Status = Decide(f).Status
 	}
-	if n := len(f.Status.Steps); n != 32 { // as many are left for two of each of 16 requests
+	if n := len(f.Status.Steps); n != 32 { // the rest is left for two steps of each of 16 requests
 		t.Errorf("%d steps", n)
 	}
 	f.Target.Exists = false
@@ -365,7 +365,7 @@ func TestAMovedRecordIsFollowedByNames(t *testing.T) {
 	}
 }
 
-// A remediator that says that it has succeeded has not healed a node that still boots, and its check has not given up.
+// A node may still boot after its remediator has reported success, and its check has not given up.
 func TestARemediatorThatHasSucceededIsNoEnd(t *testing.T) {
 	f := at(time.Minute, withRequest(func(r *Request) { r.Acts, r.Succeeded = true, true }))
 	for _, late := range []time.Duration{time.Minute, Settle + time.Minute, 3 * time.Hour} {
@@ -382,7 +382,7 @@ func TestARemediatorThatHasSucceededIsNoEnd(t *testing.T) {
 	}
 }
 
-// A machine of the same name is another one by its UID alone: where one of the UIDs is not known, it may be the same.
+// Only its UID tells a machine from another one of the same name. If one of the UIDs is not known, it may be the same machine.
 func TestAMachineOfTheSameNameReplacesByItsUID(t *testing.T) {
 	for name, tc := range map[string]struct {
 		target, other string
@@ -406,7 +406,7 @@ func TestAMachineOfTheSameNameReplacesByItsUID(t *testing.T) {
 	}
 }
 
-// What holds up the next step of a ladder may do so for hours, and what is left to come is not given up.
+// A rule may block the next escalation step for hours. Meanwhile the remediation is not given up.
 func TestARemediationIsNotGivenUpWhileItsCheckHasAStepLeft(t *testing.T) {
 	ladder := mendv1.RecordRef{Kind: "NodeHealthCheck", Name: "nodes"}
 	for name, change := range map[string]func(*Facts){
@@ -415,12 +415,12 @@ func TestARemediationIsNotGivenUpWhileItsCheckHasAStepLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := at(time.Minute, change)
-			f.Status = Decide(f).Status // before the check says that it has one
+			f.Status = Decide(f).Status // before the check reports the step
 			f.Next, f.IdleSince = ladder, later(2*time.Minute-Idles)
 			for _, late := range []time.Duration{2 * time.Minute, Settle + 2*time.Minute, 3 * time.Hour} {
 				f.Now = later(late)
 				p := Decide(f)
-				first := late == 2*time.Minute // a step that was begun a moment ago is not in the cache yet
+				first := late == 2*time.Minute // a request that was created a moment ago is not cached yet
 				if p.Waiting != AwaitingNextStep || p.Object != ladder || !p.Status.Ended.IsZero() || p.Confirm != first {
 					t.Fatalf("after %s it waits for %q, has ended as %q, reads live: %t", late, p.Waiting, p.Status.Outcome, p.Confirm)
 				}
@@ -440,7 +440,7 @@ func TestARemediationIsNotGivenUpWhileItsCheckHasAStepLeft(t *testing.T) {
 	}
 }
 
-// A check deletes the request of a machine that is healthy again, and marks that a moment later.
+// A check deletes the request of a machine that is healthy again, and marks the machine a moment later.
 func TestARecordAwaitsNoStepInTheMomentInWhichARequestIsDeleted(t *testing.T) {
 	f := at(time.Minute, both(withRequest(func(*Request) {}), func(f *Facts) { f.Requests = nil }))
 	f.Next = mendv1.RecordRef{Kind: "MachineHealthCheck", Namespace: "metal", Name: "workers"}
@@ -449,7 +449,7 @@ func TestARecordAwaitsNoStepInTheMomentInWhichARequestIsDeleted(t *testing.T) {
 	}
 }
 
-// Steps that were displaced may have been the effect: nothing is said of the target that healed by itself then.
+// A full record may have lost the step that had an effect. Then it does not say that the target recovered by itself.
 func TestARecordThatIsFullDoesNotSayThatItsTargetRecovered(t *testing.T) {
 	for steps, want := range map[int]string{mendv1.MaxRecordSteps - 1: "Recovered", mendv1.MaxRecordSteps: ""} {
 		f := at(10*time.Minute, both(asked, healthy))

@@ -46,22 +46,22 @@ type management struct {
 	mapper meta.RESTMapper
 	clock  *clocktesting.FakeClock
 	*Reconciler
-	// writes counts them; the next one fails with fails.
+	// writes counts patches. If fails is set, the next patch fails with it.
 	writes int
 	fails  error
 	// reported are the events that were sent.
 	reported []sent
-	// asked is how often was read past the caches, by kind.
+	// asked counts the reads from the API server, by kind.
 	asked map[string]int
 }
 
-// sent is an event; uid is that of what it is about.
+// sent is an event; uid is the UID of its object.
 type sent struct {
 	about, kind, reason, action, text string
 	uid                               types.UID
 }
 
-// recording keeps what is sent.
+// recording keeps the events that are sent.
 type recording struct {
 	events.EventRecorder
 
@@ -100,14 +100,14 @@ func newManagement(t *testing.T, objects ...client.Object) *management {
 	return m
 }
 
-// indexed is a client with the index of the cache.
+// indexed adds the index of the cache.
 func indexed(builder *fake.ClientBuilder) *fake.ClientBuilder {
 	return builder.WithIndex(&mendv1.RemediationRecord{}, recordIndex, keysOf)
 }
 
 func yesNow() bool { return true }
 
-// restart makes another process.
+// restart starts the manager again.
 func (m *management) restart() {
 	c := interceptor.NewClient(m.server, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
@@ -122,7 +122,7 @@ func (m *management) restart() {
 	live := interceptor.NewClient(m.server, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			m.count(o)
-			if _, listed := o.(*clusterv1.MachineHealthCheck); listed { // the manager may list and watch them alone
+			if _, listed := o.(*clusterv1.MachineHealthCheck); listed { // the manager may only list and watch these
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "machinehealthchecks"}, key.Name, nil)
 			}
 			return c.Get(ctx, key, o, opts...)
@@ -149,7 +149,7 @@ func (m *management) count(o runtime.Object) {
 	m.asked[kind.Kind]++
 }
 
-// look reconciles a record, which may not exist, some time after noon until it does not change, and returns what there is.
+// look reconciles a record three times, some time after noon, and returns it; nil if it does not exist.
 func (m *management) look(at time.Duration, key client.ObjectKey) *mendv1.RemediationRecord {
 	m.t.Helper()
 	m.clock.SetTime(noon.Add(at))
@@ -169,7 +169,7 @@ func (m *management) look(at time.Duration, key client.ObjectKey) *mendv1.Remedi
 	return is
 }
 
-// reconcile reconciles the record some time after noon, and returns it.
+// reconcile is look for the usual record.
 func (m *management) reconcile(at time.Duration) *mendv1.RemediationRecord {
 	m.t.Helper()
 	m.look(at, recordKey)
@@ -183,7 +183,6 @@ func (m *management) record() *mendv1.RemediationRecord {
 	return is
 }
 
-// edit changes any object.
 func (m *management) edit(o client.Object, change func(client.Object)) {
 	m.t.Helper()
 	must.Do(m.t, m.server.Get(m.t.Context(), client.ObjectKeyFromObject(o), o))
@@ -191,14 +190,13 @@ func (m *management) edit(o client.Object, change func(client.Object)) {
 	must.Do(m.t, m.server.Update(m.t.Context(), o))
 }
 
-// change changes a Machine.
 func (m *management) change(name string, change func(*clusterv1.Machine)) {
 	m.t.Helper()
 	is := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name}}
 	m.edit(is, func(client.Object) { change(is) })
 }
 
-// ask has the owner of w1 asked to remediate it.
+// ask sets that the owner of w1 is asked to replace it.
 func (m *management) ask(at time.Duration) {
 	m.t.Helper()
 	m.change("w1", func(w *clusterv1.Machine) {
@@ -207,14 +205,14 @@ func (m *management) ask(at time.Duration) {
 	})
 }
 
-// carried makes a Machine whose owner is asked carry the record, and another one that of its name.
+// carried makes a Machine carry the record that is named after it, as when its owner is asked.
 func carried(m *clusterv1.Machine) {
 	record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: recordKey.Namespace, Name: m.Name + "-record"}}
 	says(m, mendv1.Remediation, metav1.ConditionTrue, 0)
 	m.Status.Conditions[len(m.Status.Conditions)-1].Message = "Its owner was asked" + followedBy + Carried(record, m.Namespace)
 }
 
-// heal has the check call w1 healthy, and say nothing else of it.
+// heal makes the check find w1 healthy, and removes all other conditions.
 func (m *management) heal(at time.Duration) {
 	m.t.Helper()
 	m.change("w1", func(w *clusterv1.Machine) {
@@ -232,7 +230,7 @@ func (m *management) ready(name string, at time.Duration) {
 	})
 }
 
-// refusing is a client that gets no object of a type.
+// refusing returns a client that fails to get objects of one type.
 func refusing[T client.Object](from client.WithWatch, err error) client.WithWatch {
 	return interceptor.NewClient(from, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -251,7 +249,7 @@ func (m *management) create(objects ...client.Object) {
 	}
 }
 
-// remove deletes an object. The watch shows a Machine that goes.
+// remove deletes an object. If it is a Machine, it also sends the event of the watch.
 func (m *management) remove(o client.Object) {
 	m.t.Helper()
 	must.Do(m.t, m.server.Delete(m.t.Context(), o))
@@ -288,7 +286,7 @@ func recordOf(changes ...func(*mendv1.RemediationRecord)) *mendv1.RemediationRec
 	return is
 }
 
-// begun makes a record one whose remediation has begun.
+// begun sets that the remediation of a record has begun.
 func begun(by string) func(*mendv1.RemediationRecord) {
 	return func(r *mendv1.RemediationRecord) {
 		r.Status.Begun = new(after(time.Second))
@@ -320,13 +318,13 @@ func says(m *clusterv1.Machine, kind string, status metav1.ConditionStatus, at t
 	m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "Test", LastTransitionTime: after(at)})
 }
 
-// mirrors makes a Machine say what Cluster API says of its node: whether it is Ready, and not under pressure.
+// mirrors gives a Machine the conditions that Cluster API mirrors from its node.
 func mirrors(m *clusterv1.Machine, healthy metav1.ConditionStatus, reason string) {
 	says(m, clusterv1.MachineNodeHealthyCondition, healthy, time.Minute)
 	m.Status.Conditions[len(m.Status.Conditions)-1].Reason = reason
 }
 
-// unhealthy is w1, whose check has marked it.
+// unhealthy returns w1, which its check has marked as unhealthy.
 func unhealthy() *clusterv1.Machine {
 	m := machine("w1", -time.Hour)
 	m.Status.NodeRef.Name = "n1"
@@ -338,12 +336,11 @@ func theCluster() *clusterv1.Cluster {
 	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "c", UID: "c"}}
 }
 
-// node is a node with conditions.
 func node(name string, conditions ...corev1.NodeCondition) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: conditions}}
 }
 
-// cycled is the request of a power cycle in a state, which names the record.
+// cycled returns the request of a power cycle in a state, which carries the record.
 func cycled(name, state string) *mendv1.HostRemediation {
 	return &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "metal", Name: name, UID: "r", CreationTimestamp: after(time.Second),

@@ -11,28 +11,27 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
-// Facts are what is known of an open record. A zero moment is one that is not known.
+// Facts are what is known about an open record. A zero time means that it is not known.
 type Facts struct {
 	Now time.Time
-	// Decided is when it was decided to begin the remediation.
+	// Decided is when the controller decided to begin the remediation.
 	Decided time.Time
-	// Moved reports that clusterctl has moved the record, so that all objects have other UIDs; Paused, that the Cluster is paused, as it is
-	// meanwhile.
+	// Moved reports that clusterctl has moved the record, so that all objects have new UIDs. Paused reports that the Cluster is paused.
 	Moved, Paused bool
-	// Status is what the record says.
+	// Status is the stored status of the record.
 	Status mendv1.RemediationRecordStatus
 	Target Target
-	// Requests are those that carry the record, as far as they exist, the oldest first; RequestsUnread reports that some could not be read.
+	// Requests are the existing requests that carry the record, the oldest first. RequestsUnread reports that some could not be read.
 	Requests       []Request
 	RequestsUnread bool
-	// Next is the check that has a step left for the target, and begins it as soon as nothing holds it up; without a name none has.
+	// Next is the check that has a step left for the target and begins it as soon as no rule blocks it; without a name there is none.
 	Next mendv1.RecordRef
-	// IdleSince is since when nothing acts on the target while it has one; zero if that is new.
+	// IdleSince is since when Next is set and nothing acts on the target; zero if that has just begun.
 	IdleSince time.Time
 	Capacity  Capacity
 }
 
-// Same reports whether two references name the same object: by their UIDs unless these are of before a move.
+// Same reports whether two references name the same object. It ignores the UIDs if the object was moved, since clusterctl creates it anew.
 func Same(a, b mendv1.RecordRef, moved bool) bool {
 	if a.Kind != b.Kind || a.Namespace != b.Namespace || a.Name != b.Name {
 		return false
@@ -40,47 +39,48 @@ func Same(a, b mendv1.RecordRef, moved bool) bool {
 	return moved || a.UID == "" || b.UID == "" || a.UID == b.UID
 }
 
-// Truth is whether something is so. Unknown is not a No.
+// Truth is whether something is so. Unknown does not mean No.
 type Truth = metav1.ConditionStatus
 
-// The truths.
+// The values of Truth.
 const (
 	Unknown Truth = ""
 	No            = metav1.ConditionFalse
 	Yes           = metav1.ConditionTrue
 )
 
-// Target is what is remediated, now.
+// Target is the Machine or Node that is remediated, as it is now.
 type Target struct {
 	mendv1.RecordRef
 
-	// Known reports that it was read. Without Exists it is gone then: also if another object has its name.
+	// Known reports that the target was read. If it was and Exists is false, the target is gone; another object may have its name.
 	Known, Exists bool
-	// GoneAt is when a target that is gone went, or was last known to be there, Deleting since when it is being deleted. Went reports that
-	// the cache has had it, and shown that it went.
+	// GoneAt is when a target that is gone was deleted, or was last known to exist. Deleting is since when it is being deleted. Went
+	// reports that the cache had the target and showed its deletion.
 	GoneAt, Deleting time.Time
 	Went             bool
-	// Machine reports that it is a Machine, whose capacity is followed.
+	// Machine reports that the target is a Machine. Only the capacity of Machines is followed.
 	Machine bool
-	// Checked is what a check says of the target, CheckedSince since when; Unknown if none says anything. That it is healthy counts of the
-	// MachineHealthCheck alone that asked for the remediation; that it is not, of any, and of the NodeHealthCheck that lists it.
-	Checked      Truth
+	// Checked is the verdict of a check on the target; Unknown without one. Yes can only come from the MachineHealthCheck that asked for
+	// the remediation. No can come from any MachineHealthCheck, and from the NodeHealthCheck that lists the node.
+	Checked Truth
+	// CheckedSince is since when a check reports that.
 	CheckedSince time.Time
-	// CheckGone reports that the MachineHealthCheck that asked for the remediation does not exist.
+	// CheckGone reports that the MachineHealthCheck that asked for the remediation was deleted.
 	CheckGone bool
-	// Asked is since when its owner is asked to replace it (OwnerRemediated=False). ByHand reports that it is marked for remediation by
-	// hand.
-	Asked  time.Time
+	// Asked is since when the owner of the Machine is asked to replace it (OwnerRemediated=False).
+	Asked time.Time
+	// ByHand reports that a user has annotated the Machine for remediation.
 	ByHand bool
-	// Superseded reports that the Machine carries another record: its owner was asked anew, as after the check had released it or after
-	// clusterctl move.
+	// Superseded reports that the Machine carries another record: its owner was asked again, as after a release or after clusterctl move.
 	Superseded bool
-	// NodeHealthy is whether its node is Ready, and what it was unhealthy by is over; NodeReadySince since when it is Ready.
-	NodeHealthy    Truth
+	// NodeHealthy is Yes if the node is Ready and no condition that made it unhealthy holds any more.
+	NodeHealthy Truth
+	// NodeReadySince is when the node became Ready.
 	NodeReadySince time.Time
 }
 
-// gone and leaving report that the target does not exist any more, or not for much longer.
+// gone reports that the target does not exist any more. leaving reports that it is gone or being deleted.
 func (t *Target) gone() bool    { return t.Known && !t.Exists }
 func (t *Target) leaving() bool { return t.gone() || t.Known && !t.Deleting.IsZero() }
 
@@ -89,41 +89,42 @@ type Request struct {
 	mendv1.RecordRef
 
 	Created time.Time
-	// By is what created it, if it is not kubemend.
+	// By is the field manager that created the request; empty if it was kubemend.
 	By string
-	// Acts reports that a remediator has begun to act on it, State how far it is, in a word, where the kind has one.
-	Acts  bool
+	// Acts reports that a remediator has begun to act on the request.
+	Acts bool
+	// State is the state of a power cycle; empty for other requests.
 	State string
-	// Succeeded and Failed report how it has ended.
+	// Succeeded and Failed report how the request has ended.
 	Succeeded, Failed bool
 }
 
 func (r *Request) ended() bool { return r.Succeeded || r.Failed }
 
-// Capacity is what the capacity of a Machine waits for, as far as a record says it. (package capacity)
+// Capacity is what the capacity of a Machine waits for, in the terms of a record (see package capacity).
 type Capacity struct {
-	// Known reports that it was read.
+	// Known reports that it could be read.
 	Known bool
-	// Reason is what is waited for, or why nothing is; Object that for which, and Since since when.
+	// Reason is what the capacity waits for, or why it waits no more. Object is the object that it waits for, Since when the wait began.
 	Reason string
 	Object mendv1.RecordRef
 	Since  time.Time
-	// Back reports that another machine has come, Over that none will come.
+	// Back reports that another machine has come. Over reports that none will come.
 	Back, Over bool
-	// Replacement is the other machine, nil if there is none; Healthy reports that its node is Ready, no check calls it unhealthy, and it
+	// Replacement is the other machine; nil if there is none. Healthy reports that its node is Ready, no check finds it unhealthy, and it
 	// is not being deleted.
 	Replacement *mendv1.RecordReplacement
 	Healthy     bool
-	// Others is how many machines of the owner have a Ready node, of an owner that has replaced them all.
+	// Others is how many machines of the owner have a Ready node, once the owner has all its machines again; else 0.
 	Others int
 }
 
-// ownerActs reports whether the owner of the target may replace it. No owner of Cluster API does that once its check is gone, and no other
-// one calls the machine unhealthy, whatever it has left in OwnerRemediated.
+// ownerActs reports whether the owner of the target may replace it. OwnerRemediated may stay False after the check was deleted, but no
+// owner of Cluster API replaces the Machine then unless another check finds it unhealthy.
 func (t *Target) ownerActs() bool { return !t.Asked.IsZero() && (!t.CheckGone || t.Checked != Unknown) }
 
-// Health is what is known of the health of the target of f. An owner that leaves OwnerRemediated False does not make a machine unhealthy
-// that the check which asked calls healthy again: no owner of Cluster API replaces it then.
+// Health returns whether the target is healthy. If the asking check finds it healthy again, OwnerRemediated=False does not count, because
+// no owner of Cluster API replaces such a Machine.
 func (f *Facts) Health() Truth {
 	t := &f.Target
 	switch {
@@ -148,8 +149,8 @@ func (f *Facts) inProgress() *Request {
 	return nil
 }
 
-// succeeded is the newest request, if its remediator says that it has succeeded: what it has begun may take longer than any time that is
-// known here. It is deleted by who has made it.
+// succeeded returns the newest request if its remediator reports success, else nil. The target may need any time to become healthy after
+// that, so the record waits until the creator of the request deletes it.
 func (f *Facts) succeeded() *Request {
 	if n := len(f.Requests); n > 0 && f.Requests[n-1].Succeeded {
 		return &f.Requests[n-1]
@@ -157,7 +158,7 @@ func (f *Facts) succeeded() *Request {
 	return nil
 }
 
-// The reasons of steps, of what is waited for and of ends; stepTexts says what they mean.
+// The reasons of steps, waits and ends. stepTexts says what they mean.
 const (
 	OwnerRequested   = "OwnerRequested"
 	RequestCreated   = "RequestCreated"
@@ -171,23 +172,23 @@ const (
 	RemediationInProgress = "RemediationInProgress"
 	AwaitingHealth        = "AwaitingHealth"
 	AwaitingNextStep      = "AwaitingNextStep"
-	// PausedReason is what is waited for while the Cluster is paused, Unread stands for that of which nothing is known.
+	// PausedReason is the wait while the Cluster is paused. Unread is the wait while nothing is known about it.
 	PausedReason = "Paused"
 	Unread       = "Unread"
 
-	// NotBegun, Recovered and Deleted are ends that are not the remediation's own: it did not begin in time; the target was healthy before
-	// anything was done to it; the node was deleted, and no owner makes another one that is known.
+	// These ends are not the remediation's own. NotBegun: it did not begin in time. Recovered: the target was healthy before anything was
+	// done to it. Deleted: the node was deleted, and kubemend knows no owner that makes another one.
 	NotBegun  = "NotBegun"
 	Recovered = "Recovered"
 	Deleted   = "Deleted"
 )
 
-// deeds are the steps that are no waits.
+// deeds are the reasons of actions. All other reasons, except the outcome at the end, are waits.
 var deeds = map[string]bool{
 	OwnerRequested: true, RequestCreated: true, RemediatorActs: true, TargetDeleting: true, TargetGone: true, ReplacementFound: true,
 }
 
-// stepTexts has a sentence for each reason that is not one of capacity. The states of a power cycle say what its request waits for.
+// stepTexts has a sentence for each reason that package capacity does not define. Those of power cycles say what the request waits for.
 var stepTexts = map[string]string{
 	OwnerRequested:   "The owner of {target} was asked to replace it",
 	RequestCreated:   "{object} was created for {target}",
@@ -219,8 +220,7 @@ var stepTexts = map[string]string{
 	string(mendv1.RecordCancelled): "The remediation of {target} did not begin, or was withdrawn before it had an effect",
 }
 
-// stepText is what has happened to the target of a record, as a sentence without a full stop; the object is what it happened to, if it is
-// not the target.
+// stepText returns a step as a sentence without a full stop. The object is what the step happened to, if that is not the target.
 func stepText(reason, target string, object mendv1.RecordRef) string {
 	text := stepTexts[reason]
 	switch named := object.Name != ""; {
@@ -232,7 +232,7 @@ func stepText(reason, target string, object mendv1.RecordRef) string {
 	return strings.NewReplacer("{target}", target, "{object}", object.Kind+" "+object.Name).Replace(text)
 }
 
-// waitingFor is the step since which what is waited for now is waited for; nil if nothing is.
+// waitingFor returns the step with which the current wait began; nil if the record waits for nothing.
 func waitingFor(status *mendv1.RemediationRecordStatus) *mendv1.RecordStep {
 	for i := len(status.Steps) - 1; i >= 0 && status.Ended.IsZero(); i-- {
 		if !deeds[status.Steps[i].Reason] {
@@ -242,7 +242,7 @@ func waitingFor(status *mendv1.RemediationRecordStatus) *mendv1.RecordStep {
 	return nil
 }
 
-// first is the first step of one of the reasons, last the last one; nil if there is none.
+// first returns the first step with one of the reasons, last the last one; nil if there is none.
 func first(status *mendv1.RemediationRecordStatus, reasons ...string) *mendv1.RecordStep {
 	for i := range status.Steps {
 		if slices.Contains(reasons, status.Steps[i].Reason) {

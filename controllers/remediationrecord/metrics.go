@@ -21,15 +21,16 @@ import (
 
 var (
 	dueToBegun = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "kubemend_remediation_due_to_begun_seconds",
-		Help:    "Time from the moment at which a machine or node counts as unhealthy to the beginning of its remediation, by remediator: Owner, Request.",
+		Name: "kubemend_remediation_due_to_begun_seconds",
+		Help: "Time from the moment at which a machine or node counts as unhealthy to the beginning of its remediation, " +
+			"by remediator: Owner, Request.",
 		Buckets: []float64{0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 3600, 14400},
 	}, []string{"remediator"})
 
 	dueToCapacity = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "kubemend_remediation_due_to_capacity_seconds",
-		Help: "Time from the moment at which a machine or node counts as unhealthy until it, or the one in its place, is healthy, by cause, such as " +
-			"Ready=Unknown, and outcome: Healed, Replaced.",
+		Help: "Time from the moment at which a machine or node counts as unhealthy until it, or the one in its place, is healthy, " +
+			"by cause, such as Ready=Unknown, and outcome: Healed, Replaced.",
 		Buckets: []float64{30, 60, 120, 300, 600, 900, 1200, 1800, 2700, 3600, 7200, 14400, 43200, 86400},
 	}, []string{"cause", "outcome"})
 
@@ -56,17 +57,16 @@ func static() []prometheus.Collector {
 	return []prometheus.Collector{dueToBegun, dueToCapacity, waited, closed, deleted, failed}
 }
 
-// Metrics returns what this package exports, for those who document or test it.
+// Metrics returns the collectors of this package, for documentation and tests.
 func Metrics() []prometheus.Collector { return append(static(), &capacityMissing{}) }
 
-// mostWords is how many values a label has that are not kubemend's own words: conditions are what users name them, and a user who may write
-// records may write any cause and any wait.
+// mostWords bounds the values of a label that users choose: they name conditions, and may write any cause and any wait into records.
 const mostWords = 80
 
-// otherWord stands for all words beyond those.
+// otherWord is the value for all words beyond mostWords.
 const otherWord = "Other"
 
-// words are those that have a value of their own.
+// words are the words that have a value of their own.
 type words struct {
 	sync.Mutex
 	known map[string]bool
@@ -74,7 +74,7 @@ type words struct {
 
 var causes, waits words
 
-// of is a word as the value of a label.
+// of returns the value of the label for a word.
 func (w *words) of(word string) string {
 	w.Lock()
 	defer w.Unlock()
@@ -88,7 +88,7 @@ func (w *words) of(word string) string {
 	return word
 }
 
-// measure exports what was written: status, of a record that said less before. A Cluster that does not exist is none.
+// measure exports what status adds to the stored record. The label cluster is empty if the Cluster does not exist.
 func measure(o *observed, status *mendv1.RemediationRecordStatus) {
 	before, spec := &o.record.Status, &o.record.Spec
 	due := ptr.Deref(spec.Due, spec.Decided).Time
@@ -111,8 +111,8 @@ func measure(o *observed, status *mendv1.RemediationRecordStatus) {
 	closed.WithLabelValues(o.record.Namespace, cluster, string(status.Outcome)).Inc()
 }
 
-// waitedOf is how many seconds each cause has held up a remediation that has ended: from its step to that of the next one, or until
-// capacity was back.
+// waitedOf returns the seconds that an ended remediation waited for each reason: from its step to the next wait, or until capacity was
+// back.
 func waitedOf(status *mendv1.RemediationRecordStatus) map[string]float64 {
 	seconds := map[string]float64{}
 	end := cmp.Or(status.CapacityBack, status.Ended).Time
@@ -125,7 +125,7 @@ func waitedOf(status *mendv1.RemediationRecordStatus) map[string]float64 {
 	return seconds
 }
 
-// capacityMissing counts what open records wait for, and tells what is remediated again and again; it is a collector of metrics.
+// capacityMissing is a collector of metrics that counts what open records wait for, and what is remediated again and again.
 type capacityMissing struct {
 	open  client.Reader
 	clock clock.PassiveClock
@@ -133,8 +133,8 @@ type capacityMissing struct {
 
 var (
 	missing = prometheus.NewDesc("kubemend_capacity_missing",
-		"Remediations that were begun and whose capacity is not back, by what is waited for, as the condition CapacityBack of a RemediationRecord has it.",
-		[]string{"namespace", "cluster", "reason"}, nil)
+		"Remediations that were begun and whose capacity is not back, by what is waited for, "+
+			"as the condition CapacityBack of a RemediationRecord has it.", []string{"namespace", "cluster", "reason"}, nil)
 	missingSince = prometheus.NewDesc("kubemend_capacity_missing_oldest_timestamp_seconds",
 		"Unix time at which the oldest of these was due; no series if there is none.", []string{"namespace", "cluster", "reason"}, nil)
 	loops = prometheus.NewDesc("kubemend_remediation_loop",
@@ -149,9 +149,9 @@ func (c *capacityMissing) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- loops
 }
 
-// Collect implements prometheus.Collector. It counts what the cache has.
+// Collect implements prometheus.Collector. It reads the cache alone.
 func (c *capacityMissing) Collect(samples chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // a scrape does not wait for a cache
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // a scrape must not wait for the cache
 	defer cancel()
 	list := &mendv1.RemediationRecordList{}
 	if err := c.open.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -175,7 +175,7 @@ func (c *capacityMissing) Collect(samples chan<- prometheus.Metric) {
 	c.collectLoops(list.Items, samples)
 }
 
-// collectLoops tells of what is remediated again and again. A node that is on a host counts as that.
+// collectLoops exports what is remediated again and again. A node on a known host counts as its host alone.
 func (c *capacityMissing) collectLoops(records []mendv1.RemediationRecord, samples chan<- prometheus.Metric) {
 	type series struct{ namespace, cluster, subject string }
 	former := map[series][]mendv1.RemediationRecord{}

@@ -23,29 +23,28 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// observed is what one reconcile decides on. What is from caches is shared: read only.
+// observed is what one reconcile decides on. Objects from caches are shared: read only.
 type observed struct {
 	now    time.Time
 	from   reader
 	memory *memory
 	record *mendv1.RemediationRecord
-	// cluster is nil if there is none, or if the record belongs to none; machine, if it does not exist; node, if it is of another cluster,
-	// or was not read.
+	// cluster and machine are nil if they do not exist. node is nil if it is in another cluster, or was not read.
 	cluster *clusterv1.Cluster
 	machine *clusterv1.Machine
 	node    *corev1.Node
 	facts   Facts
-	// check is what asked for the remediation; nil if nothing did, or if it is gone, or may not be read. templates are those that it names;
-	// of a MachineHealthCheck, which has them in its own namespace, their kinds alone.
+	// check is the check that asked for the remediation; nil if there is none, or if the controller may not read it. templates are those of
+	// the check. For a MachineHealthCheck, whose templates are in its own namespace, they have the kind only.
 	check       client.Object
 	templates   []corev1.ObjectReference
 	checkUnread bool
-	// story is what the capacity waits for; nil if it was not asked.
+	// story is what the capacity waits for; nil if it was not read.
 	story *capacity.Story
 }
 
-// observe reads an open record and what it is about. It is nil if the record is not open, or not this manager's. The
-// record itself is from the cache always: a write of one that has changed since is refused.
+// observe reads an open record and what it is about. It returns nil if the record is not open, or not this manager's. The record always
+// comes from the cache: if the cache is stale, the API server refuses the write.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, live bool) (*observed, error) {
 	o := &observed{now: now, from: reader{r, live, r.Recent}, record: &mendv1.RemediationRecord{}, memory: r.remembers(key)}
 	if live {
@@ -77,13 +76,13 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 		}
 	}
 	if listed := o.listed(); listed != nil && listed.ConditionsHealthyTimestamp == nil {
-		o.facts.Target.Checked = No // by what it judges besides what was found at the beginning, perhaps
+		o.facts.Target.Checked = No // perhaps for another reason than at the beginning
 	}
 	o.facts.Next, o.facts.IdleSince = r.next(o), o.memory.idle
 	return o, nil
 }
 
-// covers reads the Cluster of the record, and reports whether the record is this manager's.
+// covers reads the Cluster of the record, and reports whether this manager follows the record.
 func (r *Reconciler) covers(ctx context.Context, o *observed) (bool, error) {
 	if o.record.Spec.Target.ClusterName == "" {
 		return r.Nodes, nil
@@ -99,8 +98,8 @@ func (r *Reconciler) covers(ctx context.Context, o *observed) (bool, error) {
 	return capi.Covers(r.WatchFilterValue, o.record, o.cluster), nil
 }
 
-// observeCheck reads the check that asked for the remediation, and what it names. A MachineHealthCheck is from the cache always: the
-// manager may list and watch them, and get none.
+// observeCheck reads the check that asked for the remediation, and its templates. A MachineHealthCheck always comes from the cache: the
+// manager has no right to get one, only to list and watch them.
 func (r *Reconciler) observeCheck(ctx context.Context, o *observed) error {
 	ref := o.record.Spec.Requester.Check
 	if ref == nil {
@@ -128,12 +127,10 @@ func (r *Reconciler) observeCheck(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// inScope reports whether the manager may find out with its own rights what has become of the target of the record: who may write records
-// in a namespace could else name in one what others have, and read in it what the manager finds. A record is about Machines of its own
-// namespace.
-//
-// One that belongs to no Cluster may be about a node of this cluster and its Machine in any namespace, if its NodeHealthCheck says so: that
-// is in no namespace and has a template where the record is.
+// inScope reports whether the manager may read, with its own rights, the target that the record names. Otherwise a user who may write
+// records in one namespace could learn from them about objects in other namespaces. So a record may be about Machines of its own namespace.
+// A record without a Cluster may also be about a node of this cluster, and about the node's Machine in any namespace, if its
+// NodeHealthCheck has a template in the namespace of the record.
 func (o *observed) inScope() bool {
 	target, ref := &o.record.Spec.Target, TargetOf(o.record)
 	if ref.Kind == machineKind && ref.Namespace == o.record.Namespace && (target.ClusterName != "" || target.Node == nil) {
@@ -144,8 +141,7 @@ func (o *observed) inScope() bool {
 		slices.ContainsFunc(o.templates, func(t corev1.ObjectReference) bool { return t.Namespace == o.record.Namespace })
 }
 
-// observeTarget reads what is remediated, as far as the manager may. A node that a remediator has deleted comes back with another UID: its
-// name tells that it is the same.
+// observeTarget reads the target, if the manager may. It finds a node by name: a node that was deleted may come back with another UID.
 func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 	if !o.inScope() {
 		return nil
@@ -185,7 +181,7 @@ func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// observeAsked notes since when the owner of the Machine is asked to replace it, if that is what the record is about.
+// observeAsked notes since when the owner of the Machine is asked to replace it, if it is asked because of this record.
 func (o *observed) observeAsked() {
 	t, asked := &o.facts.Target, conditions.Get(o.machine, clusterv1.MachineOwnerRemediatedCondition)
 	other, _ := carriedByMachine(o.machine)
@@ -196,9 +192,9 @@ func (o *observed) observeAsked() {
 	}
 }
 
-// goneAt is when the Machine of a record went, as the record says it or, before it does, as the cache has shown it; else when something was
-// last written of it. With a later moment what came in its place at once would be none that replaces it; with an earlier one, after
-// a restart, what was made while it was still there would be.
+// goneAt returns when the Machine of a record was deleted: by its step, else by the watch, else the time of its last step. A later time
+// would miss a replacement that came at once. An earlier time, after a restart, would take a machine for the replacement that was created
+// while the target still existed.
 func (r *Reconciler) goneAt(record *mendv1.RemediationRecord) time.Time {
 	at, said := WentAt(record)
 	if went := r.remembers(client.ObjectKeyFromObject(record)).went.Load(); went != nil && !said {
@@ -207,9 +203,9 @@ func (r *Reconciler) goneAt(record *mendv1.RemediationRecord) time.Time {
 	return at
 }
 
-// observeChecked reads what the MachineHealthCheck that asked for the remediation finds of the Machine. HealthCheckSucceeded says that
-// where no other check selects the Machine; else any of them makes it False. That the Machine is healthy says nothing of what a
-// NodeHealthCheck or a user has found: another check may not judge that, or not yet.
+// observeChecked reads the verdict of the MachineHealthCheck that asked for the remediation. HealthCheckSucceeded has it only if no other
+// check selects the Machine, since any check can set it to False. If a NodeHealthCheck or a user asked, a True does not count: the
+// MachineHealthCheck may not judge what they found, or not yet.
 func (o *observed) observeChecked(finds func(check types.NamespacedName, machine types.UID) (healthy, known bool)) {
 	t, check := &o.facts.Target, o.record.Spec.Requester.Check
 	asked := check != nil && check.Kind == machineCheckKind
@@ -225,13 +221,13 @@ func (o *observed) observeChecked(finds func(check types.NamespacedName, machine
 	}
 }
 
-// observeHealth reads whether what the target was unhealthy by still holds. A check's own word is enough where there is one.
+// observeHealth reads whether the node is Ready, and whether the evidence still holds. It does so only if no check has judged the Machine.
 func (r *Reconciler) observeHealth(ctx context.Context, o *observed) error {
 	t, target := &o.facts.Target, &o.record.Spec.Target
 	if !t.Exists || t.Machine && t.Checked != Unknown {
 		return nil
 	}
-	if o.node == nil && target.ClusterName == "" && target.Node != nil { // of a Machine of this cluster
+	if o.node == nil && target.ClusterName == "" && target.Node != nil { // the node of a Machine of this cluster
 		node := &corev1.Node{}
 		err := o.from.Get(ctx, client.ObjectKey{Name: target.Node.Name}, node)
 		switch {
@@ -257,8 +253,8 @@ func (r *Reconciler) observeHealth(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// nothingSaid reports whether Cluster API, by whose word a node of another cluster is known, says nothing of it, such as of one that cannot
-// be reached. A Machine that has no node is known.
+// nothingSaid reports whether nothing is known about the node. For a node of another cluster, Cluster API reports nothing while it cannot
+// reach that cluster. A Machine without a node counts as known.
 func (o *observed) nothingSaid() bool {
 	if o.node != nil || o.machine == nil || o.machine.Status.NodeRef.Name == "" {
 		return false
@@ -267,8 +263,9 @@ func (o *observed) nothingSaid() bool {
 	return said.Status != Yes && said.Status != No && said.Reason != clusterv1.MachineNodeHealthUnknownReason
 }
 
-// saysOfNode is a condition of the node of the target; of one of another cluster, what Cluster API says of it on the Machine by
-// NodeHealthy, which is about Ready and the pressures. A Machine has conditions of other types that checks judge.
+// saysOfNode returns a condition of the node of the target. The node of another cluster is not read: for Ready it returns the Machine's
+// condition NodeHealthy, which covers Ready and the pressures, and for other types the Machine's condition of that type, which a check may
+// judge.
 func (o *observed) saysOfNode(kind string) metav1.Condition {
 	if cond := conditionOf(o.node, kind); cond != nil {
 		return metav1.Condition{Status: Truth(cond.Status), LastTransitionTime: cond.LastTransitionTime}

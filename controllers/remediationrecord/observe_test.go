@@ -22,7 +22,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// theirs are the objects of another namespace, of which a record in metal must learn nothing.
+// theirs returns objects of another namespace. A record in namespace metal must reveal nothing about them.
 func theirs() []client.Object {
 	all := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}}
 	for _, o := range append(fleet()[1:], unhealthy()) {
@@ -37,7 +37,8 @@ func theirs() []client.Object {
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here", UID: "node-uid"}})
 }
 
-// A user who may write records in a namespace may name in one what is in another, or in none. The manager must not read that for that user.
+// A user who may write records in one namespace may name objects of another one, or without a namespace. The manager must not read these
+// for the user.
 func TestARecordTellsNothingOfWhatIsNotInItsNamespace(t *testing.T) {
 	machineThere := &mendv1.RecordRef{Kind: "Machine", Namespace: "theirs", Name: "w1", UID: "w1"}
 	node := &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: "here", UID: "node-uid"}
@@ -88,7 +89,7 @@ func TestARecordTellsNothingOfWhatIsNotInItsNamespace(t *testing.T) {
 	}
 }
 
-// A NodeHealthCheck is in no namespace: who may write it may read what is in all.
+// A NodeHealthCheck has no namespace: a user who may write one may read in all namespaces.
 func TestTheMachineOfANodeIsFollowedWhereverItIs(t *testing.T) {
 	is := recordOf(func(r *mendv1.RemediationRecord) {
 		ofNodes(r)
@@ -100,7 +101,7 @@ func TestTheMachineOfANodeIsFollowedWhereverItIs(t *testing.T) {
 	}
 }
 
-// The record of a NodeHealthCheck names no Cluster, so that what came in place of its Machine is found by the owner.
+// The record of a NodeHealthCheck names no Cluster, so that the replacement of its Machine is found by the owner.
 func TestTheMachineOfANodeIsFollowedWhenItIsGone(t *testing.T) {
 	record := recordOf(ofNodes)
 	OnMachine(record, unhealthy())
@@ -131,7 +132,7 @@ func TestNothingIsWrittenBeforeAMovedClusterIsSeen(t *testing.T) {
 	}
 }
 
-// An open record is bounded, too: one of which nothing can be known is kept no longer than others.
+// The number of open records must have a bound, too: a record about which nothing can be known is kept no longer than others.
 func TestAnOpenRecordThatCannotBeFollowedIsDeletedOnceItIsOld(t *testing.T) {
 	unread := func(r *mendv1.RemediationRecord) { r.Spec.Target.Machine.Namespace = "theirs" }
 	const keep = 24 * time.Hour
@@ -160,8 +161,7 @@ func TestAnOpenRecordThatCannotBeFollowedIsDeletedOnceItIsOld(t *testing.T) {
 	}
 }
 
-// After a move all UIDs are others. Else a healthy Machine with the name of the one that its owner was asked for, and another UID, is
-// another one.
+// After a move all UIDs are different. Without a move, a healthy Machine with the name of the target and another UID is another Machine.
 func TestAMachineOfTheSameNameIsAnotherUnlessTheRecordWasMoved(t *testing.T) {
 	for cluster, healed := range map[types.UID]bool{"of the new management cluster": true, "c": false} {
 		w1 := unhealthy()
@@ -176,7 +176,7 @@ func TestAMachineOfTheSameNameIsAnotherUnlessTheRecordWasMoved(t *testing.T) {
 	}
 }
 
-// underPressure makes a record one of the pressure on the disk of n1.
+// underPressure makes a record about the disk pressure of n1.
 func underPressure(r *mendv1.RemediationRecord) {
 	r.Spec.Target.Node = &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: "n1"}
 	r.Spec.Evidence = []mendv1.RecordEvidence{{Type: string(corev1.NodeDiskPressure), Status: "True"}}
@@ -186,15 +186,16 @@ func pressed(status corev1.ConditionStatus) *corev1.Node {
 	return node("n1", corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: status})
 }
 
-// underPressureOf makes a Machine say of its node what pressed does.
+// underPressureOf gives a Machine the conditions of a node under pressure, as pressed does for a node.
 func underPressureOf(m *clusterv1.Machine, pressure corev1.ConditionStatus) {
 	mirrors(m, map[corev1.ConditionStatus]metav1.ConditionStatus{"True": "False", "False": "True"}[pressure], "Test")
 }
 
-// A Machine that a MachineHealthCheck calls healthy may have a node that a NodeHealthCheck or a user does not: they look at other things.
+// A MachineHealthCheck may find a Machine healthy whose node is unhealthy to a NodeHealthCheck or a user, since they check other
+// conditions.
 func TestWhoseWordItIsThatATargetIsHealthy(t *testing.T) {
 	ofMachines := func(*mendv1.RemediationRecord) {}
-	// cycle is the record of a power cycle, which is where the Machine is.
+	// cycle makes the record that of a power cycle, which is in the namespace of the Machine.
 	cycle := byNodes
 	byHand := func(r *mendv1.RemediationRecord) { r.Spec.Requester = mendv1.RecordRequester{User: "alice"} }
 	unhealthyNode, another := &nhcv1.UnhealthyNode{Name: "n1"}, &nhcv1.UnhealthyNode{Name: "n2"}
@@ -239,7 +240,7 @@ func TestWhoseWordItIsThatATargetIsHealthy(t *testing.T) {
 	}
 }
 
-// A KubeadmControlPlane leaves OwnerRemediated False where it has put a remediation off, and nothing replaces the machine then.
+// A KubeadmControlPlane that has deferred a remediation leaves OwnerRemediated at False, and nothing replaces the Machine then.
 func TestARecordEndsWhoseCheckIsGoneAlthoughTheOwnerHasNotDoneAsItWasAsked(t *testing.T) {
 	for ready, want := range map[metav1.ConditionStatus]mendv1.RecordOutcome{"True": mendv1.RecordHealed, "False": mendv1.RecordCancelled} {
 		w1 := unhealthy()
@@ -254,9 +255,9 @@ func TestARecordEndsWhoseCheckIsGoneAlthoughTheOwnerHasNotDoneAsItWasAsked(t *te
 	}
 }
 
-// A manager with the rights of one namespace reads no NodeHealthCheck, whose power cycles it carries out. What such a check asks for beside
-// them is not known: that keeps no record of a healthy machine open, which the next remediation would join, and closes none of an unhealthy
-// one.
+// A manager with the rights of one namespace cannot read the NodeHealthCheck whose power cycles it carries out. It does not know what else
+// the check requests. Still, the record of a healthy machine ends, since the next remediation would join it, and that of an unhealthy one
+// stays open.
 func TestARecordWhoseCheckMayNotBeReadEndsOnceItsTargetIsHealthy(t *testing.T) {
 	for name, row := range map[string]struct {
 		pressure corev1.ConditionStatus // what it was unhealthy by is True

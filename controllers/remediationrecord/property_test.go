@@ -14,7 +14,7 @@ func pick[T any](t *rapid.T, name string, of ...T) T { return rapid.SampledFrom(
 
 func yes(t *rapid.T, name string) bool { return rapid.Bool().Draw(t, name) }
 
-// random changes the facts in some way, as they may between two reconciles.
+// random changes the facts as they may change between two reconciles.
 func random(t *rapid.T, f *Facts) {
 	f.Now = f.Now.Add(time.Duration(rapid.IntRange(-60, 600).Draw(t, "seconds")) * time.Second)
 	moment := func(name string) time.Time {
@@ -44,7 +44,7 @@ func random(t *rapid.T, f *Facts) {
 	}
 }
 
-// Whatever comes in whatever order, a record does not lie about its end.
+// Whatever changes in whatever order, a record does not lie about its end.
 func TestNoRecordLies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := Facts{
@@ -94,7 +94,7 @@ func rules(t *rapid.T, f *Facts, before *mendv1.RemediationRecordStatus, p *Plan
 	}
 }
 
-// ends are the rules of a record that ends now.
+// ends checks the rules for a record that ends now.
 func ends(t *rapid.T, f *Facts, s *mendv1.RemediationRecordStatus) {
 	target, c := &f.Target, &f.Capacity
 	effective := last(s, RemediatorActs, TargetDeleting) != nil

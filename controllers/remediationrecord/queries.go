@@ -19,25 +19,25 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/repeats"
 )
 
-// Missing is what an open record says of capacity that is not back.
+// Missing is the capacity that is missing according to an open record.
 type Missing struct {
-	// Target is what is remediated, Check what asked for that; without a name nothing did that is known.
+	// Target is what is remediated. Check is the check that asked for the remediation; it has no name if no check did.
 	Target, Check mendv1.RecordRef
-	// Namespace is that of the record, Cluster the one that the target belongs to; empty for nodes of this cluster.
+	// Namespace is the record's namespace. Cluster is the target's Cluster; empty for nodes of this cluster.
 	Namespace, Cluster string
-	// Reason is what is waited for, Message that as a sentence, and Since since when; zero if that is not known.
+	// Reason is what the record waits for, Message the same as a sentence. Since is when the wait began; zero if that is not known.
 	Reason, Message string
 	Since           time.Time
 	// Due is since when the target counts as unhealthy.
 	Due time.Time
 }
 
-// notExpected are the reasons for which no other machine is to come: that a target is about to be gone then is no loss.
+// notExpected are the reasons for which no machine will come, so that no capacity is missing even before the target is gone.
 var notExpected = []string{
 	capacity.ScaledDown, capacity.OwnerDeleted, capacity.ClusterDeleted, capacity.NamespaceDeleted,
 }
 
-// MissingBy is the capacity that is missing by a record; nil if it is closed, if nothing was begun yet, or if no other machine is expected.
+// MissingBy returns the capacity that is missing by a record; nil if it is closed, if nothing has begun, or if no machine will come.
 func MissingBy(record *mendv1.RemediationRecord) *Missing {
 	back := meta.FindStatusCondition(record.Status.Conditions, mendv1.RecordCapacityBack)
 	if !record.Open() || record.Status.Begun == nil && back == nil || back != nil && slices.Contains(notExpected, back.Reason) {
@@ -56,8 +56,8 @@ func MissingBy(record *mendv1.RemediationRecord) *Missing {
 	return m
 }
 
-// missingOfCheck is what a check says of the capacity that is missing by a record. How far a power cycle is, the record and the request
-// say: a check, which names all of its targets, is not written for each step of one of them.
+// missingOfCheck returns what a check reports of the capacity that is missing by a record. It reports every state of a power cycle as
+// RemediationInProgress. Otherwise each state would cause a write of the check, which lists all its targets.
 func missingOfCheck(record *mendv1.RemediationRecord) *Missing {
 	m := MissingBy(record)
 	if m != nil && powercycle.State(m.Reason).Known() {
@@ -67,15 +67,14 @@ func missingOfCheck(record *mendv1.RemediationRecord) *Missing {
 	return m
 }
 
-// OldestFirst sorts what is missing: what was due first comes first.
+// OldestFirst sorts by when the targets were due.
 func OldestFirst(losses []Missing) {
 	slices.SortFunc(losses, func(a, b Missing) int {
 		return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Target.Namespace, b.Target.Namespace), cmp.Compare(a.Target.Name, b.Target.Name))
 	})
 }
 
-// MissingOf is the capacity that is missing of a MachineHealthCheck; what was due first comes first. It is not known before the cache has
-// all open records, nor where these are not installed.
+// MissingOf returns the missing capacity of a MachineHealthCheck, the oldest first. known is false until the cache has all open records.
 func (r *Records) MissingOf(ctx context.Context, check types.NamespacedName) (losses []Missing, known bool, err error) {
 	if r == nil || !r.followed() {
 		return nil, false, nil
@@ -102,10 +101,10 @@ func (r *Records) followed() bool {
 	return r.synced != nil && r.synced()
 }
 
-// Repeated are the records that count for an owner, a host or a node; none if they cannot be read, or before the cache has all open ones.
-// They are shared: read only. They are read from the cache that has the index, which may not be that of the caller: NodeHealthChecks have
-// one of their own. A command line has a nil Records, and reader reads more than a cache. One that says it was begun at a moment to come,
-// as a manager whose clock was ahead or a user wrote it, would keep the next remediation waiting for as long, and does not count.
+// Repeated returns the records that count for an owner, a host or a node; none if they cannot be read, or before the cache has all open
+// ones. They are shared: read only. The manager reads them from its own cache, which has the index, and not from reader, which may be the
+// cache of the NodeHealthChecks. The command line has a nil Records and reads from reader. A record that begins in the future does not
+// count, since it would delay the next remediation until then: a user wrote it, or a manager whose clock was ahead.
 func (r *Records) Repeated(ctx context.Context, reader client.Reader, namespace, kind, name string) []mendv1.RemediationRecord {
 	switch {
 	case r == nil:
@@ -124,11 +123,10 @@ func (r *Records) Repeated(ctx context.Context, reader client.Reader, namespace,
 	})
 }
 
-// formerWithin is how long a remediation waits after a start for the records of those before it.
+// formerWithin is how long after a start a remediation waits for the records of earlier remediations.
 const formerWithin = 30 * time.Second
 
-// Awaited is until when the next remediation waits as those before it are not known: the cache does not have the records yet. It is zero if
-// it has them, or if none are kept.
+// Awaited returns until when the next remediation waits because the cache lacks the earlier records; zero if it has them, or has no CRD.
 func (r *Records) Awaited(ctx context.Context) time.Time {
 	if r == nil || r.followed() {
 		return time.Time{}
@@ -140,8 +138,8 @@ func (r *Records) Awaited(ctx context.Context) time.Time {
 	return r.awaited
 }
 
-// countsUntil is until when a closed record counts: what it is about may fail again, and RemediationPolicies count for an hour what was
-// begun (maxPerHour). It is zero for one that was not begun.
+// countsUntil returns until when a closed record counts; zero if it was not begun. repeats counts it for Remembered after its end, and
+// RemediationPolicies for an hour after it has begun (maxPerHour).
 func countsUntil(record *mendv1.RemediationRecord) time.Time {
 	switch {
 	case record.Status.Begun == nil:
@@ -152,7 +150,7 @@ func countsUntil(record *mendv1.RemediationRecord) time.Time {
 	return record.Status.Begun.Add(time.Hour)
 }
 
-// forgetClosed takes a closed record out of the cache once it counts no longer.
+// forgetClosed removes a closed record from the cache once it does not count any more.
 func (r *Reconciler) forgetClosed(ctx context.Context, key client.ObjectKey) (ctrl.Result, error) {
 	record := &mendv1.RemediationRecord{}
 	err := r.Client.Get(ctx, key, record)

@@ -73,7 +73,7 @@ func TestWhatIsMissingByARecord(t *testing.T) {
 
 var workers = types.NamespacedName{Namespace: "metal", Name: "workers"}
 
-// lost is the record of a machine that workers has had replaced, which was dueAt then.
+// lost returns the record of a machine of workers that was due dueAt ago.
 func lost(name string, ago time.Duration, edits ...func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord {
 	is := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name + "-1"}}
 	is.Spec.Due = new(metav1.NewTime(dueAt.Add(-ago)))
@@ -86,7 +86,7 @@ func lost(name string, ago time.Duration, edits ...func(*mendv1.RemediationRecor
 	return is
 }
 
-// checked are records with the index by check.
+// checked returns Records whose client has the index.
 func checked(t *testing.T, objects ...client.Object) *Records {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -177,7 +177,7 @@ func TestACheckIsCalledWhenSomethingElseIsMissing(t *testing.T) {
 }
 
 func TestAClosedRecordStaysInTheCacheForAsLongAsItCounts(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...) // of a Machine that had no node
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...) // the record of a Machine without a node
 	m.replaced()
 	if label := m.record().Labels[mendv1.RecordOpenLabel]; label != "false" {
 		t.Errorf("when it is closed its label is %q", label)
@@ -230,7 +230,7 @@ kubemend_remediation_loop{cluster="c",kind="MachineSet",name="pool",namespace="m
 	}
 }
 
-// NodeHealthChecks have a cache of their own, without the index of records.
+// NodeHealthChecks have their own cache, without the index of records.
 func TestFormerRemediationsAreReadFromTheCacheThatHasTheIndex(t *testing.T) {
 	onNode := func(name string, begun time.Duration) *mendv1.RemediationRecord {
 		return recordOf(func(r *mendv1.RemediationRecord) {

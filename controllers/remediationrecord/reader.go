@@ -21,9 +21,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// reader is where the objects of an observation are read: what watches have from the caches, and past them what none has. If it is live,
-// no cache is read but for checks and lists of Machines, of which there may be thousands, and what others have read a moment ago does not
-// count. A list of Machines is no older than what the same watch has shown of the target. What an object refers to is shared: read only.
+// reader reads the objects of one observation: kinds that are watched from the caches, others from the API server, where Recent remembers
+// them for a moment. A live reader uses neither the caches nor earlier answers, except for MachineHealthChecks and lists of Machines, of
+// which there may be thousands; such a list is no older than the target in the same cache. Contents of objects are shared: read only.
 type reader struct {
 	*Reconciler
 
@@ -34,7 +34,7 @@ type reader struct {
 func (r reader) of(obj runtime.Object, namespace string) client.Reader {
 	cacheHas := false
 	switch obj.(type) {
-	case *clusterv1.MachineHealthCheck, *clusterv1.MachineHealthCheckList, *clusterv1.MachineList: // the manager may not get the first ones
+	case *clusterv1.MachineHealthCheck, *clusterv1.MachineHealthCheckList, *clusterv1.MachineList: // the manager may not get checks
 		cacheHas = true
 	case *clusterv1.Machine, *clusterv1.Cluster, *clusterv1.MachineSet, *clusterv1.MachineSetList, *clusterv1.MachineDeployment:
 		cacheHas = !r.live
@@ -64,8 +64,8 @@ func (r reader) List(ctx context.Context, list client.ObjectList, opts ...client
 	return r.of(list, among.Namespace).List(ctx, list, among)
 }
 
-// machinesOf returns the Machines of the owner of s as they were a moment ago: hundreds of records ask for those of one owner. The notable
-// ones are few, and the cache has them by an index.
+// machinesOf returns the Machines of the owner of s. The list may be some seconds old, since hundreds of records may ask for the same
+// owner. Notable Machines are few, and come from the cache by an index.
 func (r reader) machinesOf(ctx context.Context, s *capacity.Subject, notable bool) ([]*clusterv1.Machine, error) {
 	if notable && (r.Namespace == "" || r.Namespace == s.Namespace) {
 		return capacity.Machines(ctx, r, s, client.MatchingFields{notableIndex: makerOf(*s)})
@@ -77,11 +77,11 @@ func (r reader) machinesOf(ctx context.Context, s *capacity.Subject, notable boo
 	return machines, err
 }
 
-// actsOnNodes reports whether kubemend acts on NodeHealthChecks, so that NodeCache has them and the nodes of this cluster.
+// actsOnNodes reports whether kubemend acts on NodeHealthChecks, and so whether NodeCache has them and the nodes of this cluster.
 func (r *Reconciler) actsOnNodes() bool { return r.ActsOnNodes == nil || r.ActsOnNodes() }
 
-// Recent reads past the caches what no cache has, and remembers it for a moment: after a restart hundreds of records ask for the same few
-// owners. What obj refers to is shared: read only.
+// Recent reads objects that no cache has from the API server, and remembers them for a moment: after a restart, hundreds of records ask for
+// the same few owners. Objects share their contents: read only.
 type Recent struct {
 	Live  client.Reader
 	Clock clock.PassiveClock
@@ -90,7 +90,6 @@ type Recent struct {
 	answers map[string]answer
 }
 
-// answer is what was read, and until when that counts.
 type answer struct {
 	until time.Time
 	value any
@@ -98,24 +97,23 @@ type answer struct {
 }
 
 const (
-	// remembered is for how long an answer counts. A record is reconciled later than that after a change of another Machine of its Cluster.
-	// (neighbours)
+	// remembered is how long an answer counts. It is shorter than neighbours, so that a change of another Machine is seen.
 	remembered = 3 * time.Second
-	// versionRemembered is for how long one counts of an object of which a watch shows each new version.
+	// versionRemembered is how long an answer counts for one version of an object.
 	versionRemembered = 24 * time.Hour
-	// mostAnswers is how many are remembered.
+	// mostAnswers is how many answers are remembered. At that number, all are forgotten.
 	mostAnswers = 4096
 )
 
 // Get implements client.Reader.
 func (r *Recent) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	if obj.GetObjectKind().GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}) { // a Machine may refer to any
+	if obj.GetObjectKind().GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}) { // a Machine may refer to any Secret
 		return explain.ErrUnread
 	}
 	return r.fill(obj, key.String(), remembered, func() error { return r.Live.Get(ctx, key, obj, opts...) })
 }
 
-// Version reads an object of which a watch has shown that version: that one is read once.
+// Version reads an object once for each version that a watch has shown.
 func (r *Recent) Version(ctx context.Context, key client.ObjectKey, obj client.Object, version string) error {
 	return r.fill(obj, key.String()+" "+version, versionRemembered, func() error { return r.Live.Get(ctx, key, obj) })
 }
@@ -127,7 +125,7 @@ func (r *Recent) List(ctx context.Context, list client.ObjectList, opts ...clien
 	return r.fill(list, selected, remembered, func() error { return r.Live.List(ctx, list, opts...) })
 }
 
-// fill makes obj the answer that is remembered or, if there is none, what read reads into it.
+// fill sets obj to the remembered answer, or to what read reads into it.
 func (r *Recent) fill(obj runtime.Object, which string, lasts time.Duration, read func() error) error {
 	id := fmt.Sprintf("%T %s %s", obj, obj.GetObjectKind().GroupVersionKind(), which)
 	value, err := r.once(id, lasts, func() (any, error) {
@@ -140,7 +138,7 @@ func (r *Recent) fill(obj runtime.Object, which string, lasts time.Duration, rea
 	return err
 }
 
-// once is what is remembered or, if nothing is, what read returns. An error that says nothing about an object is not remembered.
+// once returns the remembered answer, or what read returns. It remembers no error but NotFound and Forbidden.
 func (r *Recent) once(id string, lasts time.Duration, read func() (any, error)) (any, error) {
 	now := r.Clock.Now()
 	r.mu.Lock()
@@ -162,7 +160,7 @@ func (r *Recent) once(id string, lasts time.Duration, read func() (any, error)) 
 	return value, err
 }
 
-// copyOf is a copy of an object, or of a list in which items may be sorted and deleted. What these refer to is shared.
+// copyOf returns a copy of an object or a list. Items of the copy may be sorted and deleted; what they refer to is shared.
 func copyOf(obj any) reflect.Value {
 	kept := reflect.New(reflect.TypeOf(obj).Elem())
 	kept.Elem().Set(reflect.ValueOf(obj).Elem())

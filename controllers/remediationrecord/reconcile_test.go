@@ -34,7 +34,7 @@ func condition(is *mendv1.RemediationRecord, kind string) string {
 	return string(c.Status) + " " + c.Reason
 }
 
-// replaced lets the owner replace w1, some of it at a time, and returns the record.
+// replaced replaces w1 in several steps, and returns the record.
 func (m *management) replaced() *mendv1.RemediationRecord {
 	m.reconcile(time.Second)
 	m.ask(2 * time.Second)
@@ -50,7 +50,7 @@ func (m *management) replaced() *mendv1.RemediationRecord {
 	return m.reconcile(10 * time.Minute)
 }
 
-// The manager is killed before each write in turn, or its write fails: the record is the same in the end.
+// The manager is killed before each write in turn, or the write fails. The record ends the same.
 func TestARecordEndsTheSameWhateverWriteFails(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	m.replaced()
@@ -84,8 +84,8 @@ func TestARecordEndsTheSameWhateverWriteFails(t *testing.T) {
 	}
 }
 
-// Its owner was scaled up while the machine was still there: what was made then is not what comes in its place, also for a process that did
-// not see it go.
+// The owner is scaled up while the old machine exists. The machine of that scale-up is no replacement, even if the process did not see the
+// old one being deleted.
 func TestARestartDoesNotTakeAnOlderMachineForTheReplacement(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	m.ask(time.Second)
@@ -108,7 +108,7 @@ func TestARestartDoesNotTakeAnOlderMachineForTheReplacement(t *testing.T) {
 	}
 }
 
-// A drain may take an hour without anything new to say of the Machine. When that goes, the watch has shown it: nothing is asked for that.
+// A drain may take an hour without a new step. When the Machine is gone, the watch has shown it, so that no live read is needed.
 func TestARecordSaysWhenItsMachineWent(t *testing.T) {
 	w1 := unhealthy()
 	another := w1.DeepCopy()
@@ -136,8 +136,8 @@ func TestARecordSaysWhenItsMachineWent(t *testing.T) {
 	}
 }
 
-// A MachineSet makes another machine within the second, while a busy manager finds the old one gone later, and its clock is ahead of the
-// API server's.
+// A MachineSet creates the next machine within a second. A busy manager may notice only later that the old one is gone, and its clock may
+// be ahead of the API server's.
 func TestAMachineThatWasMadeBeforeTheOldOneWasFoundGoneReplacesIt(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	m.ask(time.Second)
@@ -149,7 +149,7 @@ func TestAMachineThatWasMadeBeforeTheOldOneWasFoundGoneReplacesIt(t *testing.T) 
 	}
 }
 
-// Of two machines that went in the same second the capacity of one is back. The other one's is not.
+// Two machines go in the same second. The capacity of only one is back.
 func TestTheReplacementOfOneMachineIsNotThatOfAnother(t *testing.T) {
 	other, otherRecord := unhealthy(), recordOf(func(r *mendv1.RemediationRecord) {
 		r.Name, r.Spec.Target.Machine.Name, r.Spec.Target.Machine.UID, r.Spec.Target.Host = "v1-record", "v1", "v1", nil
@@ -189,7 +189,7 @@ func TestTheReplacementOfOneMachineIsNotThatOfAnother(t *testing.T) {
 	}
 }
 
-// A record is closed by what is known of its target, and by the manager whose it is.
+// Only the manager that covers a record closes it, and only by known facts about its target.
 func TestWhatIsNotKnownOrAnotherManagersEndsNoRecord(t *testing.T) {
 	for name, change := range map[string]func(*management){
 		"its cluster cannot be reached": func(m *management) {
@@ -203,7 +203,7 @@ func TestWhatIsNotKnownOrAnotherManagersEndsNoRecord(t *testing.T) {
 		"another shard's": func(m *management) { m.WatchFilterValue = "east" },
 	} {
 		m := newManagement(t, append(fleet(), unhealthy(), recordOf(begun("RequestCreated"), func(r *mendv1.RemediationRecord) {
-			r.Spec.Requester.Check = nil // of what a user has asked for, the node has to say that it is healthy
+			r.Spec.Requester.Check = nil // if a user asked, the node decides whether it is healthy
 		}))...)
 		m.change("w1", func(w *clusterv1.Machine) {
 			w.Status.Conditions = nil
@@ -216,7 +216,7 @@ func TestWhatIsNotKnownOrAnotherManagersEndsNoRecord(t *testing.T) {
 	}
 }
 
-// Begin writes that a remediation is still about to begin: what was decided on the record of before must not cancel it.
+// Begin writes that a remediation is about to begin again. A decision on the earlier version of the record must not cancel it.
 func TestNoRecordIsCancelledWhoseRemediationIsTriedAgain(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	m.clock.SetTime(noon.Add(10 * time.Minute))

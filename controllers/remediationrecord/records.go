@@ -42,10 +42,9 @@ import (
 const (
 	// CRD is the CustomResourceDefinition of RemediationRecords. Where it is not installed, remediations go on without records.
 	CRD = "remediationrecords.kubemend.io"
-	// AheadWithin is how long a remediation waits for its record at most: an admission webhook that does not answer must not hold it up.
+	// AheadWithin is how long a remediation waits for its record at most, such as for an admission webhook that does not answer.
 	AheadWithin = 5 * time.Second
-	// attemptEvery is how often it is written that a remediation is still about to begin. A record is cancelled much later than that
-	// (Unbegun).
+	// attemptEvery is how often Attempted is updated while a remediation is about to begin. It is much shorter than Unbegun.
 	attemptEvery = time.Minute
 )
 
@@ -56,43 +55,42 @@ var failed = prometheus.NewCounterVec(prometheus.CounterOpts{
 
 // Records writes records before remediations begin. A nil Records writes none. It is safe for concurrent use.
 type Records struct {
-	// Client writes, and reads open records from the cache that CacheOptions describe; Live reads past it.
+	// Client writes records, and reads open ones from the cache that CacheOptions describe. Live reads from the API server.
 	Client client.Client
 	Live   client.Reader
-	// Installed reports whether there is a CustomResourceDefinition of that name.
+	// Installed reports whether the CustomResourceDefinition of that name exists.
 	Installed func(ctx context.Context, crd string) (bool, error)
 	Clock     clock.PassiveClock
 
-	// Hosts find the hosts that records name; nil for none.
+	// Hosts finds the host that a record names; nil to name none.
 	Hosts Metal
 
-	// Missing tells the MachineHealthChecks of which something else is missing than before.
+	// Missing sends the names of MachineHealthChecks for which the missing capacity, or its reason, has changed.
 	Missing enqueue.Broadcast[types.NamespacedName]
-	// changes are what other controllers watch for the follower.
+	// changes passes events from the watches of other controllers to Reconciler.
 	changes enqueue.Broadcast[client.Object]
 	mu      sync.Mutex
-	// synced reports whether the cache has all open records; nil before anything follows them. awaited is until when remediations wait for
-	// that, once one did.
-	synced  func() bool
-	asked   sync.Once
+	// synced reports whether the cache has all open records; nil until Reconciler is set up.
+	synced func() bool
+	asked  sync.Once
+	// awaited is until when remediations wait for that. The first that waits sets it.
 	awaited time.Time
 }
 
-// CacheOptions keep closed records out of the cache, but for those that tell for some hours what was remediated again and again.
+// CacheOptions keep closed records out of the cache, except for those that still count (for repeats or policies) and keep the label.
 func CacheOptions() cache.ByObject {
 	labelled, err := labels.Parse(mendv1.RecordOpenLabel)
 	utilruntime.Must(err)
 	return cache.ByObject{Label: labelled, Transform: cache.TransformStripManagedFields()}
 }
 
-// Begin makes sure that there is an open record of a remediation that is about to begin, and returns it; nil where there is none. The
-// remediation goes on whatever becomes of its record: what fails is logged and counted by the kind of the caller.
+// Begin returns the open record of a remediation that is about to begin, and creates it if needed. If that fails, Begin logs the error,
+// counts it by kind and returns nil: the remediation goes on without a record.
 //
-// The caller gives the record's namespace, owners and spec. Its name is made of the target's and of since, by which remediations of one
-// target differ and which a restart of the manager does not change, such as when the target was last healthy: a process that is killed
-// between this and the write that begins the remediation leaves a record that the next one finds by its name, or that is cancelled after a
-// while. A record that has a name and a UID already is the one that a request of this remediation carries: it is taken as long as it is
-// open.
+// The caller sets the record's namespace, owners and spec. The name is made of the target and since, a value that differs between
+// remediations of one target and survives a restart, such as when the target was last healthy. If the manager is killed before the
+// remediation begins, the next process finds the record by its name, or the record is cancelled after Unbegun. If record has a name and a
+// UID already, a request of this remediation carries it, and Begin uses it while it is open.
 func (r *Records) Begin(ctx context.Context, kind string, record *mendv1.RemediationRecord, since string) *mendv1.RemediationRecord {
 	if r == nil {
 		return nil
@@ -100,7 +98,7 @@ func (r *Records) Begin(ctx context.Context, kind string, record *mendv1.Remedia
 	within, done := context.WithTimeout(ctx, AheadWithin)
 	defer done()
 	written, err := r.write(within, record, since)
-	if err != nil { // the answer may be lost alone: the second try finds what the first one has written
+	if err != nil { // maybe only the response was lost; then the second try finds the record
 		written, err = r.write(within, record, since)
 	}
 	if err != nil {
@@ -112,9 +110,10 @@ func (r *Records) Begin(ctx context.Context, kind string, record *mendv1.Remedia
 	return written
 }
 
-// write returns the record that record names or, if that is not open, creates it. One of its name that has ended, of a remediation that did
-// not begin, that is about something else, or that another client has made up, is not it: the next name is made of its UID. One that
-// nothing was begun by is deleted if it says another thing than this one, such as what was found a moment ago.
+// write returns the record that record names, or creates one if that is not open. If the name of the new record is taken by a record that
+// has ended, is of another remediation or was created by another client, write hashes the UID of that record into the next name. It deletes
+// an open record of this remediation that has not begun and has another spec, since a spec never changes and the check may have found
+// something else.
 func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, since string) (*mendv1.RemediationRecord, error) {
 	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
 		return nil, err
@@ -163,15 +162,15 @@ func openRecord(record *mendv1.RemediationRecord, now time.Time) *mendv1.Remedia
 	return fresh
 }
 
-// sameRemediation reports whether the record of that name that is there is of the same remediation. What was found may be another thing a
-// moment later. One that is being deleted and has a finalizer would be deleted again and again.
+// sameRemediation reports whether there, which has the name of fresh, is a record of the same remediation. Their evidence may differ. A
+// record that is being deleted does not count: write would delete it again and again while it has a finalizer.
 func sameRemediation(there, fresh *mendv1.RemediationRecord) bool {
 	about := TargetOf(there) == TargetOf(fresh) && there.Spec.Remediator == fresh.Spec.Remediator
 	return about && there.Open() && there.DeletionTimestamp.IsZero() && madeBy(there) == ""
 }
 
-// sameDecision reports whether two records say the same as they are stored, where moments have seconds; but for the moment of the decision
-// and its arithmetic, as other targets of the check change meanwhile.
+// sameDecision reports whether two specs are stored the same, with times in seconds, apart from the time of the decision and the counts of
+// the check, which change with other targets.
 func sameDecision(a, b mendv1.RemediationRecordSpec) bool {
 	a.Decided, a.Counts = b.Decided, b.Counts
 	stored, err := json.Marshal(a)
@@ -179,7 +178,7 @@ func sameDecision(a, b mendv1.RemediationRecordSpec) bool {
 	return err == nil && err2 == nil && bytes.Equal(stored, fresh)
 }
 
-// known is the open record that a request of this remediation carries; nil if none does.
+// known returns the open record that a request of this remediation carries; nil if no request carries one.
 func (r *Records) known(ctx context.Context, record *mendv1.RemediationRecord) (*mendv1.RemediationRecord, error) {
 	if record.Name == "" {
 		return nil, nil
@@ -195,7 +194,7 @@ func (r *Records) known(ctx context.Context, record *mendv1.RemediationRecord) (
 	return there, r.attempt(ctx, there)
 }
 
-// attempt writes that the remediation of a record is about to begin, unless that was written a moment ago.
+// attempt updates Attempted of a record that has not begun, at most once per attemptEvery.
 func (r *Records) attempt(ctx context.Context, record *mendv1.RemediationRecord) error {
 	now := r.Clock.Now()
 	if record.Status.Begun != nil || record.Status.Attempted != nil && now.Sub(record.Status.Attempted.Time) < attemptEvery {
@@ -209,8 +208,9 @@ func (r *Records) attempt(ctx context.Context, record *mendv1.RemediationRecord)
 	return nil
 }
 
-// Began writes that the remediation of record has begun: by req or, if that is nil, by asking the owner of the Machine. The owner may delete
-// the Machine at once, and the request of a node that recovers is deleted at once: nobody would know later that it has begun.
+// Began writes that the remediation has begun: by req or, if req is nil, by asking the owner of the Machine. It does not leave that to
+// Reconciler, because the owner may delete the Machine at once, and the request may be deleted at once if the node recovers. Then nothing
+// would show any more that the remediation has begun.
 func (r *Records) Began(ctx context.Context, record *mendv1.RemediationRecord, req *unstructured.Unstructured) {
 	if r == nil || record == nil || record.Status.Begun != nil {
 		return
@@ -233,8 +233,7 @@ func (r *Records) Began(ctx context.Context, record *mendv1.RemediationRecord, r
 	}
 }
 
-// Carry makes a remediation request, before it is created or stored, carry a record: its follower counts what carries its UID and nothing
-// else.
+// Carry annotates a remediation request, before it is created, with the record that it carries. Reconciler ignores requests without it.
 func Carry(req metav1.Object, record *mendv1.RemediationRecord) {
 	if record == nil {
 		return
@@ -247,7 +246,7 @@ func Carry(req metav1.Object, record *mendv1.RemediationRecord) {
 	req.SetAnnotations(marks)
 }
 
-// Carried is the value of the annotation by which what is in a namespace carries record.
+// Carried returns the value of the annotation with which an object in namespace carries record.
 func Carried(record *mendv1.RemediationRecord, namespace string) string {
 	value := record.Name
 	if record.Namespace != namespace {
@@ -259,7 +258,7 @@ func Carried(record *mendv1.RemediationRecord, namespace string) string {
 	return value
 }
 
-// CarriedBy is the record that a request carries; zero if it carries none.
+// CarriedBy returns the record that a request carries; zero if it carries none.
 func CarriedBy(req metav1.Object) (record types.NamespacedName, uid types.UID) {
 	return carriedIn(req.GetAnnotations()[mendv1.RecordAnnotation], req.GetNamespace())
 }
@@ -277,12 +276,13 @@ func carriedIn(value, namespace string) (record types.NamespacedName, uid types.
 
 func refTo(obj metav1.Object, kind schema.GroupVersionKind) mendv1.RecordRef {
 	return mendv1.RecordRef{
-		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: string(obj.GetUID()),
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
+		UID: string(obj.GetUID()),
 	}
 }
 
-// Has reports whether a request carries an open record about machine, or about its node: by their names, as clusterctl move gives them
-// other UIDs. One that cannot be read now is taken for that: nothing has two records.
+// Has reports whether a request carries an open record about machine, or about its node. It compares names, because clusterctl move changes
+// UIDs. If the record cannot be read, Has returns true, so that no remediation gets a second record.
 func (r *Records) Has(ctx context.Context, req metav1.Object, machine *clusterv1.Machine) bool {
 	within, done := context.WithTimeout(ctx, AheadWithin)
 	defer done()
@@ -297,11 +297,11 @@ func (r *Records) Has(ctx context.Context, req metav1.Object, machine *clusterv1
 	return about && there.Open() && carries(req, there)
 }
 
-// followedBy stands in the message of the condition Remediation of a Machine before the record that the Machine carries.
+// followedBy precedes the record in the message of the condition Remediation of a Machine that carries one.
 const followedBy = ": see RemediationRecord "
 
-// Mention is the end of the message of the condition Remediation of a Machine whose owner is asked to replace it: the Machine carries the
-// record by it, in the write that asks the owner. It is empty if the remediation has no record.
+// Mention returns the end of the message of the condition Remediation; empty without a record. A Machine carries its record by this
+// message, because the same write that asks the owner to replace the Machine stores it.
 func Mention(record *mendv1.RemediationRecord) string {
 	if record == nil {
 		return ""
@@ -309,13 +309,13 @@ func Mention(record *mendv1.RemediationRecord) string {
 	return followedBy + Carried(record, record.Namespace)
 }
 
-// carriedByMachine is the record that a Machine carries whose owner is asked to replace it; zero if it carries none.
+// carriedByMachine returns the record that a Machine carries whose owner is asked to replace it; zero if it carries none.
 func carriedByMachine(machine *clusterv1.Machine) (record types.NamespacedName, uid types.UID) {
 	_, value, _ := strings.Cut(conditions.GetMessage(machine, mendv1.Remediation), followedBy)
 	return carriedIn(value, machine.Namespace)
 }
 
-// carries reports whether a request or a Machine carries the record. After clusterctl move all UIDs are others, and the name tells.
+// carries reports whether a request or a Machine carries the record. After clusterctl move UIDs have changed, and it compares names only.
 func carries(obj metav1.Object, record *mendv1.RemediationRecord) bool {
 	name, uid := CarriedBy(obj)
 	if machine, is := obj.(*clusterv1.Machine); is {
@@ -324,12 +324,12 @@ func carries(obj metav1.Object, record *mendv1.RemediationRecord) bool {
 	return name == client.ObjectKeyFromObject(record) && (uid == record.UID || Moved(record))
 }
 
-// TargetOf is the object that a record is about: its Machine, or else its Node.
+// TargetOf returns the object that a record is about: its Machine, or else its Node.
 func TargetOf(record *mendv1.RemediationRecord) mendv1.RecordRef {
 	return ptr.Deref(cmp.Or(record.Spec.Target.Machine, record.Spec.Target.Node), mendv1.RecordRef{})
 }
 
-// Moved reports whether clusterctl has moved the record: its Cluster has another UID than when it was written.
+// Moved reports whether clusterctl has moved the record: its Cluster has another UID than when the record was created.
 func Moved(record *mendv1.RemediationRecord) bool {
 	before := record.Spec.Target.ClusterUID
 	for _, owner := range record.OwnerReferences {
@@ -341,15 +341,15 @@ func Moved(record *mendv1.RemediationRecord) bool {
 	return false
 }
 
-// nameOf is a name that begins with that of the target and ends with a hash of the parts.
+// nameOf returns a name that begins with the name of the target and ends with a hash of the parts.
 func nameOf(target string, parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	const most = 253 - 1 - 10 // what an object's name may have, less the hash
+	const most = 253 - 1 - 10 // the longest name of an object, less the hash
 	return strings.TrimRight(target[:min(len(target), most)], ".-") + "-" + hex.EncodeToString(sum[:5])
 }
 
-// bounds are how many characters the fields of a record may have, as the API has it, by their names; those of one type alone by that and
-// their names. The API server takes longer messages of conditions, of which a record would grow.
+// bounds are the longest texts that the CRD allows, in characters, by the name of the field, or by type and field. Condition.Message has a
+// smaller bound than the API server's, so that a record stays small.
 var bounds = map[string]int{
 	"APIVersion": 317, "Kind": 63, "Namespace": 63, "Name": 253, "UID": 64,
 	"ClusterName": 253, "ClusterUID": 64, "HostModel": 128, "FailureDomain": 256, "User": 256,
@@ -358,20 +358,20 @@ var bounds = map[string]int{
 	"BegunBy": 253, "EndedBy": 253, "Message": mendv1.MaxRecordText, "Condition.Message": 4 * mendv1.MaxRecordText,
 }
 
-// Bound cuts what is too long or too much in a record, so that the API server takes it: one that it refuses is not written, or never ends.
-// What comes from workload clusters, from conditions and annotations of others, and from checks may have any length.
+// Bound cuts texts and lists that are too long in a record, because the API server would refuse the write, and the record would never be
+// created or closed. Texts of workload clusters, of conditions, of annotations and of checks may have any length.
 func Bound(record *mendv1.RemediationRecord) {
 	record.Spec.Evidence = record.Spec.Evidence[:min(len(record.Spec.Evidence), mendv1.MaxRecordEvidence)]
 	bound(reflect.ValueOf(&record.Spec).Elem(), 0)
 	bound(reflect.ValueOf(&record.Status).Elem(), 0)
 }
 
-// bound cuts all texts in value that have a bound; most is that of value itself, if it is a text that has one.
+// bound cuts all texts in value to their bounds; most is the bound of value itself if it is a text, or 0 for none.
 func bound(value reflect.Value, most int) {
 	switch value.Kind() {
 	case reflect.String:
 		if text := value.String(); most > 0 && utf8.RuneCountInString(text) > most {
-			value.SetString(string([]rune(text)[:most-1]) + "…") // a name that was cut finds nothing, and shows that
+			value.SetString(string([]rune(text)[:most-1]) + "…") // a name that was cut must not be the name of another object
 		}
 	case reflect.Pointer:
 		if !value.IsNil() {

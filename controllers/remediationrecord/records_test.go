@@ -27,7 +27,7 @@ type shelf struct {
 	*Records
 	server client.WithWatch
 	clock  *clocktesting.FakePassiveClock
-	// breaks is which write of the process is its last: it is killed before it.
+	// breaks is how many writes of the process succeed before it is killed.
 	breaks int
 	absent bool
 }
@@ -44,7 +44,7 @@ func newShelf(t *testing.T, objects ...client.Object) *shelf {
 	return s
 }
 
-// restart makes another process.
+// restart starts the manager again.
 func (s *shelf) restart() {
 	write := func() error {
 		if s.breaks == 0 {
@@ -58,7 +58,7 @@ func (s *shelf) restart() {
 			if err := write(); err != nil {
 				return err
 			}
-			o.SetUID(types.UID("of " + o.GetName())) // which the fake does not do
+			o.SetUID(types.UID("of " + o.GetName())) // the fake client does not do this
 			return c.Create(ctx, o, append(opts, client.FieldOwner(mendv1.FieldOwner))...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
@@ -81,7 +81,7 @@ func (s *shelf) all(ctx context.Context, t *testing.T) []mendv1.RemediationRecor
 	return list.Items
 }
 
-// close ends the only record.
+// close ends the last record.
 func (s *shelf) close(ctx context.Context, t *testing.T) {
 	t.Helper()
 	all := s.all(ctx, t)
@@ -106,7 +106,7 @@ func (s *shelf) begins(ctx context.Context, record *mendv1.RemediationRecord, si
 	return s.Begin(ctx, "Test", record, since)
 }
 
-// What is known of the host of one that boots slowly is found by its name.
+// Users find the records of a host by its name, such as those of a host that boots slowly.
 func TestARecordIsFoundByItsHost(t *testing.T) {
 	s, record := newShelf(t), about("w1", "1")
 	record.Spec.Target.Host = &mendv1.RecordRef{Kind: hostKind, Name: "host-7"}
@@ -115,12 +115,12 @@ func TestARecordIsFoundByItsHost(t *testing.T) {
 
 func TestARemediationHasOneRecord(t *testing.T) {
 	ctx := t.Context()
-	// carried is what is known of a record by a request that carries it.
+	// carried gives record the name and the UID of another one, as a request carries them.
 	carried := func(record, of *mendv1.RemediationRecord) *mendv1.RemediationRecord {
 		record.Name, record.UID = of.Name, of.UID
 		return record
 	}
-	// madeUp has a user make up a record that has the name of the next one, which is not taken for it.
+	// madeUp has a user create a record with the name of the next one. Begin must not use it.
 	madeUp := func(change func(*mendv1.RemediationRecord)) func(*shelf) {
 		return func(s *shelf) {
 			made := about("w1", "1")
@@ -140,7 +140,7 @@ func TestARemediationHasOneRecord(t *testing.T) {
 		"one begins": {func(s *shelf) { s.begins(ctx, about("w1", "1"), "a") }, 1},
 		"it is tried again": {func(s *shelf) {
 			decided := about("w1", "1")
-			decided.Spec.Due = new(metav1.NewTime(noon.Add(1234 * time.Millisecond))) // of which the API server keeps the second
+			decided.Spec.Due = new(metav1.NewTime(noon.Add(1234 * time.Millisecond))) // the API server stores whole seconds
 			first := s.begins(ctx, decided.DeepCopy(), "a")
 			decided.Spec.Decided = metav1.NewTime(noon.Add(time.Second))
 			if again := s.begins(ctx, decided, "a"); !again.Spec.Decided.Equal(&first.Spec.Decided) {
@@ -253,7 +253,7 @@ func TestARecordSaysThatItIsStillAboutToBegin(t *testing.T) {
 	}
 }
 
-// What the manager has just done is in the record although the Machine is gone a moment later.
+// The record says that the remediation has begun, even if the Machine is deleted a moment later.
 func TestWhoBeginsARemediationWritesThatItHasBegun(t *testing.T) {
 	s := newShelf(t)
 	record := s.begins(t.Context(), about("w1", "1"), "a")

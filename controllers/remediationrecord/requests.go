@@ -23,15 +23,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// RequestCache returns the requests of a kind in a namespace from a cache; false if that does not have them. It never begins to cache a
-// kind. What it returns is shared: read only.
+// RequestCache returns the requests of a kind in a namespace, read only, if a cache has them. It never starts to cache a kind.
 type RequestCache func(ctx context.Context, kind schema.GroupVersionKind, namespace string) (requests []client.Object, has bool, err error)
 
 func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
-	if !o.inScope() { // the namespaces that it names are those that its author wants read
+	if !o.inScope() { // whoever wrote the record must not choose which namespaces are read
 		return nil
 	}
-	if o.checkUnread && o.facts.Health() != Yes { // there may be requests of a kind that it alone names
+	if o.checkUnread && o.facts.Health() != Yes { // only the check names the kinds of its requests
 		o.facts.RequestsUnread = true
 	}
 	kinds, namespaces, err := r.requestKinds(ctx, o)
@@ -55,8 +54,8 @@ func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// listRequests lists the requests of a kind in a namespace from the first cache that has them, and past the caches if none does or if an
-// end rests on it.
+// listRequests lists the requests of a kind in a namespace: from the first cache that has them or, if none has or o is live, from the API
+// server.
 func (r *Reconciler) listRequests(
 	ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string,
 ) ([]client.Object, error) {
@@ -86,13 +85,13 @@ func (r *Reconciler) listRequests(
 	return requests, nil
 }
 
-// requestKinds are the kinds of which there may be requests, and where: those of the check's templates, those that the record names, and
-// those that kubemend acts on. The steps of a NodeHealthCheck may have their templates in several namespaces.
+// requestKinds returns the kinds that requests may have, and their namespaces: from the check's templates, from the requests in the record,
+// and the kinds that kubemend acts on. The steps of a NodeHealthCheck may have templates in several namespaces.
 func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []schema.GroupVersionKind, namespaces []string, err error) {
 	namespaces = []string{o.record.Namespace}
 	add := func(kind schema.GroupVersionKind, namespace string) {
 		if remediationrequest.Refusal(kind.GroupVersion().WithKind(kind.Kind+remediationrequest.TemplateSuffix)) != nil {
-			return // any user may have named it who may write records
+			return // a user may have written it into the record
 		}
 		if !slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() }) {
 			kinds = append(kinds, kind)
@@ -112,7 +111,7 @@ func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []sch
 		req := &o.record.Status.Requests[i]
 		namespace := req.Namespace
 		if o.record.Spec.Target.ClusterName != "" {
-			namespace = "" // its requests are where it is
+			namespace = "" // the requests are in the namespace of the record
 		}
 		add(schema.FromAPIVersionAndKind(req.APIVersion, req.Kind), namespace)
 	}
@@ -122,12 +121,12 @@ func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []sch
 	return kinds, namespaces, nil
 }
 
-// addRequest adds what is known of a request. Of a power cycle, what it remembers is in an annotation; of others, their status says it.
-// Until the remediation has begun, the request is read for its author, whom no cache has.
+// addRequest adds what is known of a request. The state of a power cycle is in its annotation; other remediators report in the status.
+// Until the remediation has begun, the request is read whole, because caches drop the managedFields that name its creator.
 func (r *Reconciler) addRequest(ctx context.Context, o *observed, obj client.Object, kind schema.GroupVersionKind) error {
 	req := Request{RecordRef: refTo(obj, kind), Created: obj.GetCreationTimestamp().Time}
 	cycle := remediation.Remembered(obj).State
-	own := cycle.Known() || kind.GroupKind() == remediation.Own.GroupKind() // kubemend alone acts on that, and remembers what it has begun
+	own := cycle.Known() || kind.GroupKind() == remediation.Own.GroupKind() // only kubemend acts on that kind
 	whole, cached := obj.(*unstructured.Unstructured)
 	if o.facts.Status.Begun.IsZero() || !own && !cached {
 		whole = &unstructured.Unstructured{}
@@ -144,7 +143,7 @@ func (r *Reconciler) addRequest(ctx context.Context, o *observed, obj client.Obj
 	switch {
 	case !own:
 		req.report(whole)
-	case cycle.Known(): // users may write any word there
+	case cycle.Known(): // users may write any value
 		req.State = string(cycle)
 		req.Acts = cycle != powercycle.Pending && cycle != powercycle.Preparing
 		req.Succeeded = cycle == powercycle.Succeeded
@@ -154,9 +153,9 @@ func (r *Reconciler) addRequest(ctx context.Context, o *observed, obj client.Obj
 	return nil
 }
 
-// report says how far a remediator is by the status of its request.
+// report sets how far a remediator is, from the status of its request.
 func (r *Request) report(whole *unstructured.Unstructured) {
-	status, _, _ := unstructured.NestedMap(whole.Object, "status") // a status of another shape says nothing
+	status, _, _ := unstructured.NestedMap(whole.Object, "status") // a status that is no object counts as empty
 	phase, _, _ := unstructured.NestedString(status, "phase")
 	succeeded, _ := escalation.Condition(whole, "Succeeded")["status"].(string)
 	r.Acts = len(status) > 0
@@ -164,7 +163,7 @@ func (r *Request) report(whole *unstructured.Unstructured) {
 	r.Failed = !r.Succeeded && (succeeded == string(metav1.ConditionFalse) || phase == string(powercycle.Failed))
 }
 
-// madeBy is what created a request, or a record, if kubemend did not.
+// madeBy returns the first field manager of a request or a record; empty if that is kubemend.
 func madeBy(obj metav1.Object) string {
 	var first metav1.ManagedFieldsEntry
 	for _, entry := range obj.GetManagedFields() {
@@ -178,8 +177,9 @@ func madeBy(obj metav1.Object) string {
 	return first.Manager
 }
 
-// next is the check that has a step left for the target, and that kubemend acts on; without a name none has. What holds a step up may do so
-// for hours, and the remediation is not given up until then. A MachineHealthCheck asks again where nothing asks any more, and then waits.
+// next returns the check that will remediate the target again, or an empty reference if none will: a NodeHealthCheck with an escalation
+// step left, or a MachineHealthCheck whose requests are gone. kubemend must act on it. The record stays open until then, which may take
+// hours while a rule blocks the step.
 func (r *Reconciler) next(o *observed) mendv1.RecordRef {
 	t, left := &o.facts.Target, false
 	switch check := o.check.(type) {
@@ -196,8 +196,8 @@ func (r *Reconciler) next(o *observed) mendv1.RecordRef {
 	return *o.record.Spec.Requester.Check
 }
 
-// listed is what the status of the NodeHealthCheck says of the node, which it lists as long as the remediation is not over; nil if it says
-// nothing, or if the check is on its way out.
+// listed returns the node's entry in the status of the NodeHealthCheck, which lists a node until its remediation is over. It is nil if
+// there is no entry, or if the check is being deleted.
 func (o *observed) listed() *nhcv1.UnhealthyNode {
 	check, ofNodes := o.check.(*nhcv1.NodeHealthCheck)
 	if node := o.record.Spec.Target.Node; ofNodes && node != nil && check.DeletionTimestamp.IsZero() {
@@ -210,7 +210,7 @@ func (o *observed) listed() *nhcv1.UnhealthyNode {
 	return nil
 }
 
-// templatesOf are the templates that a NodeHealthCheck names, in any order.
+// templatesOf returns the templates that a NodeHealthCheck names.
 func templatesOf(spec *nhcv1.NodeHealthCheckSpec) []corev1.ObjectReference {
 	if ref := spec.RemediationTemplate; ref != nil {
 		return []corev1.ObjectReference{*ref}

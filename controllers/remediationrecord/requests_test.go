@@ -29,7 +29,7 @@ func TestRequestsOfAnEscalationAreFoundInTheNamespacesOfItsTemplates(t *testing.
 	}
 	for names, want := range map[string]string{
 		"metal/w1-record": "True RequestCreated",
-		"w1-record":       "", // of that name in its own namespace
+		"w1-record":       "", // a record of that name in the request's namespace
 	} {
 		is, request := recordOf(byNodes), cycled("w1", "")
 		request.Namespace, request.Annotations = "elsewhere", map[string]string{mendv1.RecordAnnotation: names}
@@ -41,8 +41,8 @@ func TestRequestsOfAnEscalationAreFoundInTheNamespacesOfItsTemplates(t *testing.
 	}
 }
 
-// Who may write a request may write what a power cycle remembers. A word that is none of it must not keep the record from being written,
-// nor become a metric.
+// A user who may write a request may write any state of a power cycle into it. An unknown state must neither keep the record from being
+// written nor become a metric.
 func TestAStateThatIsNoneIsNotWaitedFor(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf(), cycled("w1", "no reason, but a sentence"))...)
 	if got := condition(m.reconcile(time.Minute), mendv1.RecordCapacityBack); got != "False RemediationInProgress" {
@@ -50,14 +50,14 @@ func TestAStateThatIsNoneIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// nodeCheck is a NodeHealthCheck with a template in a namespace.
+// nodeCheck returns a NodeHealthCheck with a template in a namespace.
 func nodeCheck(namespace string) *nhcv1.NodeHealthCheck {
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes", UID: "nhc-uid"}}
 	check.Spec.RemediationTemplate = new(reboot(namespace, "reboot"))
 	return check
 }
 
-// byNodes makes a record one that this check asked for, and ofNodes one of a node of no Cluster besides.
+// byNodes makes this NodeHealthCheck the requester of a record. ofNodes also makes it about a node without a Cluster.
 func byNodes(r *mendv1.RemediationRecord) {
 	r.Spec.Requester.Check = &mendv1.RecordRef{APIVersion: nhcv1.GroupVersion.String(), Kind: nodeCheckKind, Name: "nodes", UID: "nhc-uid"}
 }
@@ -68,7 +68,7 @@ func ofNodes(r *mendv1.RemediationRecord) {
 	r.Spec.Target.ClusterName, r.Spec.Target.ClusterUID = "", ""
 }
 
-// A remediator may delete a node without a Machine, which comes back with another UID.
+// A remediator may delete a node without a Machine. The node comes back with another UID.
 func TestANodeThatItsRemediatorDeletesIsFollowed(t *testing.T) {
 	is := recordOf(func(r *mendv1.RemediationRecord) {
 		ofNodes(r)
@@ -97,7 +97,7 @@ func TestANodeThatItsRemediatorDeletesIsFollowed(t *testing.T) {
 	}
 }
 
-// A right that is missing is missing for long: a record that waits for what it may not read is looked at as rarely as any other of its age.
+// A missing right stays missing for long. A record that waits for it is reconciled as rarely as any other record of its age.
 func TestARecordWhoseRequestsCannotBeReadIsLookedAtRarely(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf(byNodes))...)
 	m.Recent.Live = refusing[*nhcv1.NodeHealthCheck](m.server, apierrors.NewForbidden(schema.GroupResource{}, "nodes", nil))
@@ -117,16 +117,16 @@ func reboot(namespace, name string) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Namespace: namespace, Name: name}
 }
 
-// A storm, a limit, a pause or leases hold up the next step of a ladder for longer than a record waits for what nothing asks for any more.
+// A storm, a limit, a pause or a lease may block the next escalation step for longer than Settle.
 func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
 	nodes := nodeCheck("metal")
 	nodes.Status.UnhealthyNodes = []nhcv1.UnhealthyNode{{Name: "n1"}}
 	machines := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "machines", UID: "mhc-uid"}}
 	for name, tc := range map[string]struct {
-		check     *nhcv1.NodeHealthCheck // nil for the check of Machines
+		check     *nhcv1.NodeHealthCheck // nil for the MachineHealthCheck
 		exhausted bool
 		request   *mendv1.HostRemediation
-		gone      bool // the check
+		gone      bool // the check is deleted
 		unclaimed bool
 		want      string
 	}{
@@ -184,7 +184,7 @@ func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
 	}
 }
 
-// shown are the HostRemediations that a cache shows, which has no managed fields; nil if it does not have the kind.
+// shown are the HostRemediations in a cache, which have no managedFields; nil if the cache does not have the kind.
 type shown []*mendv1.HostRemediation
 
 func (s *shown) cached(_ context.Context, kind schema.GroupVersionKind, _ string) (all []client.Object, has bool, err error) {
@@ -197,7 +197,7 @@ func (s *shown) cached(_ context.Context, kind schema.GroupVersionKind, _ string
 	return all, true, nil
 }
 
-// requested makes a record one of the request of w1.
+// requested lists the request of w1 in a record.
 func requested(r *mendv1.RemediationRecord) {
 	r.Status.Requests = []mendv1.RecordRef{refTo(cycled("w1", ""), remediation.Own.GroupVersionKind)}
 }
@@ -222,7 +222,7 @@ func TestAPowerCycleIsReadOnceForItsAuthor(t *testing.T) {
 	}
 }
 
-// A cache may be behind: neither is a request gone that it does not show, nor has one ended that it shows so.
+// A cache may be stale: it may miss a request that exists, or show one as ended that has not.
 func TestACacheThatIsBehindEndsNoRecord(t *testing.T) {
 	for name, tc := range map[string]struct {
 		shows shown

@@ -20,14 +20,12 @@ import (
 	"github.com/kubemend/kubemend/controllers/flags"
 )
 
-// retireEvery is how often the closed records of a Cluster are listed at most: a hundred that are closed at once would else list a thousand
-// each.
+// retireEvery is how often the closed records of a Cluster are listed at most: a hundred that close at once would list a thousand each.
 const retireEvery = time.Minute
 
-// retire deletes, when a record is closed, what is too much beside it: closed records of its Cluster that ended more than
-// --record-retention before it was created, and the oldest beyond --records-per-cluster, but for those that still tell what was remediated
-// again and again. Records that belong to no Cluster count together in their namespace. The time of creation is of the clock of the API
-// server, so that a manager whose clock is ahead deletes nothing by its age.
+// retire deletes closed records of the Cluster of record, which was just closed: those that ended more than --record-retention before
+// record was created, and the oldest beyond --records-per-cluster, unless they still count for repeats. The API server sets the
+// creationTimestamp, so a manager whose clock is ahead deletes nothing by age. Records without a Cluster count together in their namespace.
 func (r *Reconciler) retire(ctx context.Context, record *mendv1.RemediationRecord) error {
 	label := record.Labels[clusterv1.ClusterNameLabel]
 	cluster, now := types.NamespacedName{Namespace: record.Namespace, Name: label}, r.Clock.Now()
@@ -65,8 +63,8 @@ func (r *Reconciler) retire(ctx context.Context, record *mendv1.RemediationRecor
 	return errors.Join(errs...)
 }
 
-// endOf is when a closed record ended. A moment that is to come, as a manager writes it whose clock is ahead, would make it the newest one
-// for ever.
+// endOf returns when a closed record ended. A time in the future, from a manager whose clock was ahead, would keep the record for ever as
+// the newest, so that endOf returns its creationTimestamp instead.
 func (r *Reconciler) endOf(record *metav1.PartialObjectMetadata) time.Time {
 	ended, err := time.Parse(time.RFC3339, record.Annotations[mendv1.RecordEndedAnnotation])
 	if err != nil || ended.After(r.Clock.Now()) {
@@ -75,8 +73,8 @@ func (r *Reconciler) endOf(record *metav1.PartialObjectMetadata) time.Time {
 	return ended
 }
 
-// expired reports whether an open record is too old to be kept: nothing was found out about it for as long as records are kept, such as for
-// want of a right, so that nothing will close it.
+// expired reports whether nothing was found out about an open record for as long as records are kept, such as for a missing right. Nothing
+// would ever close that record.
 func (r *Reconciler) expired(o *observed) bool {
 	t, known := &o.facts.Target, o.facts.Decided
 	if n := len(o.facts.Status.Steps); n > 0 && o.facts.Status.Steps[n-1].Time.After(known) {
@@ -86,7 +84,7 @@ func (r *Reconciler) expired(o *observed) bool {
 	return !o.facts.Paused && !followed && r.Retention.Keep > 0 && o.now.Sub(known) >= r.Retention.Keep
 }
 
-// remove deletes a record that is still the one that was seen.
+// remove deletes a record, unless another one has its name by now.
 func (r *Reconciler) remove(ctx context.Context, record client.Object, why string) error {
 	seen := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: record.GetNamespace(), Name: record.GetName()}}
 	err := r.Client.Delete(ctx, seen, client.Preconditions{UID: new(record.GetUID())})
@@ -102,7 +100,7 @@ func (r *Reconciler) remove(ctx context.Context, record client.Object, why strin
 
 // Options are the settings for RemediationRecords.
 type Options struct {
-	// Keep is how long a record is kept after its end, PerCluster how many of a Cluster are.
+	// Keep is how long a record is kept after its end. PerCluster is how many closed records of a Cluster are kept.
 	Keep       time.Duration
 	PerCluster int
 }

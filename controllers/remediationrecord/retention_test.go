@@ -19,20 +19,20 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// closedOne is a record that has ended so many hours before noon.
+// closedOne returns a record that ended so many hours before noon.
 func closedOne(name, cluster string, hours int) *mendv1.RemediationRecord {
 	return recordOf(func(r *mendv1.RemediationRecord) {
 		r.Name, r.Labels, r.OwnerReferences = name, map[string]string{}, nil
 		ended := noon.Add(-time.Duration(hours) * time.Hour)
 		r.Annotations = map[string]string{mendv1.RecordEndedAnnotation: ended.Format(time.RFC3339)}
-		r.CreationTimestamp = metav1.NewTime(noon) // as after a move
+		r.CreationTimestamp = metav1.NewTime(noon) // clusterctl move has created it anew
 		if r.Spec.Target.ClusterName = cluster; cluster != "" {
 			r.Labels[clusterv1.ClusterNameLabel] = cluster
 		}
 	})
 }
 
-// left are the names of the records that there are.
+// left returns the names of the records that exist.
 func (m *management) left() string {
 	m.t.Helper()
 	list := &mendv1.RemediationRecordList{}
@@ -60,7 +60,7 @@ func TestWhatIsTooOldOrTooMuchIsDeletedWhenARecordIsClosed(t *testing.T) {
 		options Options
 		closed  *mendv1.RemediationRecord // just now
 		with    []client.Object
-		ahead   time.Duration // of the manager's clock
+		ahead   time.Duration // how far the manager's clock is ahead
 		want    string
 	}{
 		"after the retention": {keep(24, 10), closedOne("now", "c", 0), []client.Object{
@@ -93,7 +93,7 @@ func TestWhatIsTooOldOrTooMuchIsDeletedWhenARecordIsClosed(t *testing.T) {
 	}
 }
 
-// One that the API server does not let go does not keep the others, and the record whose end was written has ended.
+// If the API server refuses to delete a record, others are still deleted, and a record that was closed stays closed.
 func TestWhatCannotBeDeletedHoldsUpNothing(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf(), closedOne("a", "c", 2), closedOne("b", "c", 3))...)
 	m.Retention = Options{Keep: time.Hour, PerCluster: 1}
@@ -110,7 +110,7 @@ func TestWhatCannotBeDeletedHoldsUpNothing(t *testing.T) {
 	}
 }
 
-// A hundred records of a Cluster that are closed at once do not list its closed ones a hundred times.
+// If a hundred records of a Cluster are closed at once, its closed records are not listed a hundred times.
 func TestAClusterIsLookedAtOnceAMinute(t *testing.T) {
 	m := newManagement(t)
 	m.Retention = Options{Keep: time.Hour, PerCluster: 1}
@@ -133,7 +133,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// The cache has open records alone: closed ones, of which there may be 30,000, are listed by their metadata.
+// The cache has only open records. Closed records, of which there may be 30,000, are listed by their metadata.
 func TestTheCacheHasOpenRecordsAlone(t *testing.T) {
 	if got := CacheOptions().Label; got.Matches(labels.Set{}) || !got.Matches(labels.Set{mendv1.RecordOpenLabel: "true"}) {
 		t.Errorf("the cache has what matches %q", got)

@@ -30,10 +30,10 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// quiet is a step in which time passes, and the partners write nothing.
+// quiet is a step in which time passes and no controller writes.
 const quiet = "nothing happens for half an hour"
 
-// scenes are what happens to worker w1, step by step, as testdata/capi-v1.14.2.yaml has it; each step a minute after the one before it.
+// scenes are what happens to worker w1, in steps a minute apart, as recorded in testdata/capi-v1.14.2.yaml.
 var scenes = map[string][]string{
 	"a drain that ends by its timeout": slices.Concat(
 		wanted, []string{"a budget blocks the drain", "the drain is bounded", quiet}, leaves, replaces),
@@ -80,27 +80,27 @@ var apiVersions = map[string]string{
 	"KubeadmControlPlane": controlplanev1.GroupVersion.String(), "K3sControlPlane": controlplanev1.GroupVersion.String(),
 }
 
-// write is what a partner writes to one object.
+// write is what another controller writes to one object.
 type write struct {
 	Kind, Name string
-	Cluster    bool // it has no namespace
+	Cluster    bool // the object has no namespace
 	Delete     bool
 	Patch      map[string]any
 	Conditions map[string]map[string]any
 }
 
-// scene is a management cluster to which the partners write.
+// scene is a management cluster in which other controllers write.
 type scene struct {
 	*management
 	steps string
 }
 
-// newScene is one of which the first step may be who owns the worker.
+// newScene returns a scene. If first says who owns the worker, it is played at once.
 func newScene(t *testing.T, first string) *scene {
 	t.Helper()
 	recorded, err := os.ReadFile(filepath.Join("testdata", "capi-v1.14.2.yaml"))
 	must.Do(t, err)
-	pass(time.Until(noon)) // the client takes the time of its objects from the clock of the bubble
+	pass(time.Until(noon)) // the fake client uses the clock of the synctest bubble
 	s := &scene{newManagement(t), string(recorded)}
 	s.play("there is a worker")
 	if strings.HasSuffix(first, "owns the worker") {
@@ -117,12 +117,11 @@ func newScene(t *testing.T, first string) *scene {
 	return s
 }
 
-// pass lets time pass.
 func pass(d time.Duration) {
 	time.Sleep(d)
 }
 
-// play lets the partners write what a step consists of.
+// play makes the writes of a step.
 func (s *scene) play(step string) {
 	s.t.Helper()
 	if step == quiet {
@@ -134,7 +133,7 @@ func (s *scene) play(step string) {
 	}
 	all := map[string][]write{}
 	must.Do(s.t, yaml.Unmarshal([]byte(strings.ReplaceAll(s.steps, "NOW", time.Now().UTC().Format(time.RFC3339))), &all))
-	s.Recent.answers = nil // the manager looks at a change of another machine when what it remembers is older than that
+	s.Recent.answers = nil // the manager reconciles other records only after it forgot answers
 	if len(all[step]) == 0 {
 		s.t.Fatalf("nothing is recorded of %q", step)
 	}
@@ -178,7 +177,7 @@ func (s *scene) write(w *write) error {
 	return s.server.Patch(s.t.Context(), obj, client.RawPatch("application/merge-patch+json", body))
 }
 
-// merged are the conditions of an object with others in place of those of their type.
+// merged returns the conditions of an object, with those in changed in place of others of their type.
 func merged(obj *unstructured.Unstructured, changed map[string]map[string]any) []any {
 	old, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
 	all := slices.DeleteFunc(old, func(c any) bool { return changed[c.(map[string]any)["type"].(string)] != nil })
@@ -189,7 +188,7 @@ func merged(obj *unstructured.Unstructured, changed map[string]map[string]any) [
 	return all
 }
 
-// now reconciles the record, and returns it with the story of the capacity; nil before the owner has done anything, and after the end.
+// now reconciles the record, and returns it with the story of the capacity, which is nil before the owner has acted and after the end.
 func (s *scene) now() (*mendv1.RemediationRecord, *capacity.Story) {
 	s.t.Helper()
 	is := s.reconcile(time.Since(noon))
@@ -201,8 +200,8 @@ func (s *scene) now() (*mendv1.RemediationRecord, *capacity.Story) {
 	return is, o.story
 }
 
-// What the manager says of the capacity of w1, step by step, and what is kept of that. Between two steps it says the same at every moment,
-// also if it was just started, and the record ends in the same way.
+// The golden file has what the manager reports about the capacity of w1 after each step. Between two steps the report must not change, not
+// even after a restart, and the record must end the same.
 func TestWhatIsSaidOfMissingCapacity(t *testing.T) {
 	seed := rand.Uint64()
 	golden.Stories(t, "scenes", scenes, func(t *testing.T, steps []string) string {
@@ -221,7 +220,7 @@ func TestWhatIsSaidOfMissingCapacity(t *testing.T) {
 	})
 }
 
-// story plays the steps, and returns what is said after each of them and in the end.
+// story plays the steps, and returns what is reported after each of them and at the end.
 func (s *scene) story(steps []string) string {
 	s.t.Helper()
 	var told strings.Builder
@@ -251,7 +250,7 @@ func (s *scene) story(steps []string) string {
 	return told.String()
 }
 
-// disturbed plays the steps, looks and starts the manager anew at random moments between them, and returns how the record ends.
+// disturbed plays the steps, reconciles and restarts the manager at random times between them, and returns how the record ends.
 func (s *scene) disturbed(steps []string, dice *rand.Rand) string {
 	s.t.Helper()
 	for _, step := range steps {
@@ -292,7 +291,7 @@ func end(is *mendv1.RemediationRecord) string {
 	return fmt.Sprint(is.Status.Outcome, " ", is.Status.EndedBy, " ", by, " ", is.Status.CapacityBack)
 }
 
-// metal3Machines makes the kinds known that have no Go type here.
+// metal3Machines registers the kinds that have no Go type here.
 func metal3Machines(scheme *runtime.Scheme) {
 	kind := infrav1.GroupVersion.WithKind("Metal3Machine")
 	scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})

@@ -18,7 +18,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/place"
 )
 
-// The kinds that records are about, and those of the checks that ask for remediations; checks of nodes have no namespace.
+// The kinds of targets, and of the checks that ask for remediations.
 const (
 	machineKind      = "Machine"
 	nodeKind         = "Node"
@@ -27,8 +27,7 @@ const (
 	machineCheckKind = "MachineHealthCheck"
 )
 
-// OnMachine writes into record what a Machine says of the target of a remediation: itself, its owner and its MachineDeployment, its
-// Cluster, where it is, and the name of its node.
+// OnMachine writes into record what a Machine says: itself, its owner, MachineDeployment, Cluster, failure domain and the name of its node.
 func OnMachine(record *mendv1.RemediationRecord, m *clusterv1.Machine) {
 	target := &record.Spec.Target
 	*target = mendv1.RecordTarget{
@@ -40,21 +39,21 @@ func OnMachine(record *mendv1.RemediationRecord, m *clusterv1.Machine) {
 	}
 	_, target.ControlPlane = m.Labels[clusterv1.MachineControlPlaneLabel]
 	if by := metav1.GetControllerOf(m); by != nil {
-		target.Owner = &mendv1.RecordRef{APIVersion: by.APIVersion, Kind: by.Kind, Namespace: m.Namespace, Name: by.Name, UID: string(by.UID)}
+		target.Owner = &mendv1.RecordRef{APIVersion: by.APIVersion, Kind: by.Kind, Namespace: m.Namespace, Name: by.Name}
+		target.Owner.UID = string(by.UID)
 	}
 	if m.Status.NodeRef.Name != "" {
 		target.Node = NodeRef(m.Status.NodeRef.Name, "")
 	}
 }
 
-// NodeRef names a node; uid is empty if it is not known.
+// NodeRef returns a reference to a node; uid is empty if it is not known.
 func NodeRef(name, uid string) *mendv1.RecordRef {
 	return &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: name, UID: uid}
 }
 
-// OnNode writes into target which node it is on, and the zone of that node as the failure domain of a target that has none: few Machines on
-// bare metal have one, and a node without a Machine has no other. What n does not say stays as it is. (Kubernetes, well-known labels:
-// topology.kubernetes.io/zone)
+// OnNode writes the node into target, and the node's zone as the failure domain if target has none: few Machines on bare metal have one,
+// and a node without a Machine has no other. (Kubernetes, well-known labels: topology.kubernetes.io/zone)
 func OnNode(target *mendv1.RecordTarget, n *corev1.Node) {
 	if n == nil {
 		return
@@ -63,7 +62,7 @@ func OnNode(target *mendv1.RecordTarget, n *corev1.Node) {
 	target.FailureDomain = cmp.Or(target.FailureDomain, n.Labels[corev1.LabelTopologyZone])
 }
 
-// OwnedBy makes the Cluster own a record: it moves with it, and is deleted with it.
+// OwnedBy makes the Cluster own a record, so that the record is moved and deleted with the Cluster.
 func OwnedBy(record *mendv1.RemediationRecord, cluster *clusterv1.Cluster) {
 	record.Spec.Target.ClusterName, record.Spec.Target.ClusterUID = cluster.Name, string(cluster.UID)
 	metav1.SetMetaDataLabel(&record.ObjectMeta, clusterv1.ClusterNameLabel, format.MustFormatValue(cluster.Name))
@@ -72,7 +71,7 @@ func OwnedBy(record *mendv1.RemediationRecord, cluster *clusterv1.Cluster) {
 	}}
 }
 
-// WentAt is when the Machine of a record went, as the record says it or, before it does, when something was last written of it.
+// WentAt returns when the Machine of a record was deleted: by its step, with said true, else the time of its last step.
 func WentAt(record *mendv1.RemediationRecord) (at time.Time, said bool) {
 	if step := last(&record.Status, TargetGone); step != nil {
 		return step.Time.Time, true
@@ -84,9 +83,8 @@ func WentAt(record *mendv1.RemediationRecord) (at time.Time, said bool) {
 	return at, false
 }
 
-// Judged writes into spec why a target counts as unhealthy at now: the cause is the first finding that is due, and evidence are all that
-// are. A condition is recorded with the moment of its last transition; that it counts from a later one on, as after an outage, shows in the
-// moment at which it was due.
+// Judged writes into spec why a target counts as unhealthy at now: the evidence is all findings that are due, and the cause is the first of
+// them. A condition is recorded with its last transition. If it counts from later on, as after an outage, only Due shows that.
 func Judged(spec *mendv1.RemediationRecordSpec, verdict health.Verdict, now time.Time) {
 	spec.UnhealthySince, spec.Due = nil, moment(verdict.OverdueSince(now))
 	for _, f := range verdict.Due(now) {
@@ -101,7 +99,7 @@ func Judged(spec *mendv1.RemediationRecordSpec, verdict health.Verdict, now time
 	}
 }
 
-// CauseOf is what was found in a word, or as condition=status.
+// CauseOf returns a finding as condition=status, or in a word.
 func CauseOf(found mendv1.RecordEvidence) string {
 	if found.Status == "" {
 		return found.Type
@@ -127,21 +125,21 @@ func moment(at time.Time) *metav1.Time {
 	return new(metav1.NewTime(at))
 }
 
-// CountsOf is the arithmetic of a check, whose spec spells its limit like this.
+// CountsOf returns the counts of a check, with its limit as written in its spec.
 func CountsOf(p budget.Population, limit string) *mendv1.RecordCounts {
 	return &mendv1.RecordCounts{Targets: int32(p.Total()), Healthy: int32(p.Healthy), InFlight: int32(p.InFlight), Limit: limit}
 }
 
-// hostWithin is how long a record waits for the host that it names. What a record was written with never changes, so that a host that an
-// overloaded API server does not tell in this time is missing in it for good; the remediation waits as long.
+// hostWithin is how long a remediation waits for the host that its record names. The spec of a record never changes, so if an overloaded
+// API server does not answer in time, the record never names its host.
 const hostWithin = 5 * time.Second
 
-// Metal finds the host of a machine. (package host)
+// Metal finds the host of a Machine (see package host).
 type Metal interface {
 	Of(ctx context.Context, m *clusterv1.Machine) (host.Found, error)
 }
 
-// HostOf is the host of m; nil if m is on none, or if that cannot be found out now.
+// HostOf returns the host of m; nil if m is on none, or if the host cannot be found now.
 func (r *Records) HostOf(ctx context.Context, m *clusterv1.Machine) *host.Host {
 	if r == nil || r.Hosts == nil {
 		return nil
@@ -154,8 +152,8 @@ func (r *Records) HostOf(ctx context.Context, m *clusterv1.Machine) *host.Host {
 	return nil
 }
 
-// OnHost writes into target which host it is on, its model where the reader of h has that, and its failure domain, which counts before that
-// of the Machine or its node; of no host nothing.
+// OnHost writes into target its host, the host's model if h has it, and the host's failure domain, which takes precedence over the
+// Machine's and the node's. Without a host it does nothing.
 func OnHost(target *mendv1.RecordTarget, h *host.Host) {
 	if h == nil {
 		return

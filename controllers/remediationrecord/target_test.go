@@ -67,7 +67,7 @@ func TestTheFailureDomainIsTheZoneOfTheNodeOfAMachineWithoutOne(t *testing.T) {
 	} {
 		OnNode(&tc.is, tc.node)
 		must.Equal(t, tc.want, tc.is, "%s", name)
-		for label, want := range map[string]string{"rack-9": "rack-9", "": tc.is.FailureDomain} { // by which CAPM3 tells that of a host
+		for label, want := range map[string]string{"rack-9": "rack-9", "": tc.is.FailureDomain} { // CAPM3's label of a host
 			target := tc.is
 			OnHost(&target, &host.Host{ObjectMeta: metav1.ObjectMeta{Name: "h", Labels: map[string]string{place.FailureDomainLabel: label}}})
 			must.Is(t, want, target.FailureDomain, "%s: on a host it is", name)
@@ -99,7 +99,7 @@ func TestARequestCarriesItsRecord(t *testing.T) {
 	}
 }
 
-// metal finds hosts as a test has it.
+// metal finds hosts by a function of the test.
 type metal func(context.Context) (host.Found, error)
 
 func (m metal) Of(ctx context.Context, _ *clusterv1.Machine) (host.Found, error) { return m(ctx) }

@@ -32,15 +32,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
-// The index of the cache of records (keysOf), and that of notable Machines, by what makes those.
+// The names of two indexes: of records by keysOf, and of notable Machines by makerOf.
 const (
 	recordIndex  = "kubemend.record"
 	notableIndex = "kubemend.notableMachine"
 )
 
-// keysOf are what a record is found by in the cache: its Cluster; the check that asked; the owner, host or node that it counts for, whose
-// names are the same after clusterctl move, and of a host that is registered anew; the names of a Machine and of the one that replaces it;
-// and what makes that one (makerOf).
+// keysOf returns the keys that find a record in the cache: its Cluster, check and subjects (by names, which survive clusterctl move and a
+// new registration of a host), its Machine, the replacement, and what creates the replacement.
 func keysOf(obj client.Object) []string {
 	record := obj.(*mendv1.RemediationRecord)
 	target := &record.Spec.Target
@@ -75,7 +74,7 @@ func notableOf(o client.Object) []string {
 	return nil
 }
 
-// AddIndex adds the indexes by which records, and what they wait for, are listed.
+// AddIndex adds the indexes of records and of Machines.
 func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 	err := errors.Join(
 		indexer.IndexField(ctx, &clusterv1.Machine{}, notableIndex, notableOf),
@@ -87,17 +86,15 @@ func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 const (
-	// reconcileTimeout bounds a reconcile.
 	reconcileTimeout = time.Minute
-	// neighbours is how long after a change of another Machine a record is looked at: longer than what was read of the others counts.
-	// (remembered)
+	// neighbours is how long after a change of another Machine a record is reconciled. It is longer than remembered, to read fresh lists.
 	neighbours = 5 * time.Second
-	// collected is how long the changes of requests, and of records, which are nearly all their own, are collected: each may be a patch.
+	// collected is how long changes of requests and of records are merged. Most changes of records are the controller's own, and each
+	// reconcile may patch.
 	collected = time.Second
 )
 
-// SetupWithManager makes r a controller of mgr, and lets its Records know when the cache has all open ones, and what changes in it. What
-// other controllers watch, they tell these. (Hears)
+// SetupWithManager adds r to mgr, and gives Records the cache's sync state. Other controllers pass on what they watch (Hears, Changed).
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if err := AddIndex(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -141,7 +138,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Hears passes to the follower of records what happens to the requests that a controller watches.
+// Hears returns an event handler that passes the requests that a controller watches to Reconciler.
 func Hears[T client.Object](r *Records) handler.TypedEventHandler[T, reconcile.Request] {
 	return enqueue.Merged[T](func(_ context.Context, obj client.Object) []reconcile.Request {
 		r.Changed(obj)
@@ -149,20 +146,20 @@ func Hears[T client.Object](r *Records) handler.TypedEventHandler[T, reconcile.R
 	})
 }
 
-// Changed passes to the follower of records that a request, or a NodeHealthCheck, has changed.
+// Changed passes a request or a NodeHealthCheck that has changed to Reconciler.
 func (r *Records) Changed(obj client.Object) {
 	if r != nil {
 		r.changes.Send(obj)
 	}
 }
 
-// onRecords enqueues a record that has changed, and tells its check if something else is missing by it than before. What is waited for in
-// other words is no change.
+// onRecords enqueues a record that has changed, and sends its check to Missing if the reason why capacity is missing has changed.
 func (r *Records) onRecords() handler.EventHandler {
 	changed := func(before, after client.Object, q queue) {
 		record := cmp.Or(after, before).(*mendv1.RemediationRecord)
 		q.AddAfter(requestOf(record), collected)
-		if check := record.Spec.Requester.Check; check != nil && check.Kind == machineCheckKind && missingReason(before) != missingReason(after) {
+		check := record.Spec.Requester.Check
+		if check != nil && check.Kind == machineCheckKind && missingReason(before) != missingReason(after) {
 			r.Missing.Send(types.NamespacedName{Namespace: check.Namespace, Name: check.Name})
 		}
 	}
@@ -173,7 +170,7 @@ func (r *Records) onRecords() handler.EventHandler {
 	}
 }
 
-// missingReason is why capacity is missing, as the check says it; empty if none is, or if there is no record.
+// missingReason returns why capacity is missing, as the check reports it; empty if none is, or if there is no record.
 func missingReason(record client.Object) string {
 	if record == nil {
 		return ""
@@ -181,8 +178,9 @@ func missingReason(record client.Object) string {
 	return ptr.Deref(missingOfCheck(record.(*mendv1.RemediationRecord)), Missing{}).Reason
 }
 
-// onMachines enqueues the records of a Machine that has changed and, a while later, those whose target it replaces and, when it comes or
-// goes, all whose target its owner has to replace: which Machine replaces which depends on all of them.
+// onMachines enqueues the records of a Machine that has changed, and a while later the records whose target the Machine replaces. If the
+// Machine was created or deleted, it also enqueues the records whose target the same owner has to replace: which Machine replaces which
+// depends on all of them.
 func (r *Reconciler) onMachines() handler.EventHandler {
 	changed := func(ctx context.Context, machine client.Object, cameOrWent bool, q queue) {
 		for _, record := range r.mustOpenOf(ctx, machine.GetNamespace(), machineKey(machine.GetName())) {
@@ -219,8 +217,7 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 	}
 }
 
-// onOwners enqueues the records whose target a MachineSet or a MachineDeployment was asked to replace, or has to, a while after it says
-// another thing.
+// onOwners enqueues, a while after a MachineSet or MachineDeployment has changed, the records whose target it has to replace.
 func (r *Reconciler) onOwners() handler.EventHandler {
 	return handler.Funcs{
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
@@ -234,8 +231,8 @@ func (r *Reconciler) onOwners() handler.EventHandler {
 	}
 }
 
-// awaiting enqueues, a while later, the open records whose target maker is to replace (makerOf), that have one of the steps, and for which
-// no other Machine was found: what another one does then says nothing of them, and in a large rollout there is one each second.
+// awaiting enqueues, a while later, the open records whose target maker has to replace (see makerOf) and that have one of the steps. It
+// skips records with a replacement: changes of other Machines do not concern them, and in a large rollout there is a change each second.
 func (r *Reconciler) awaiting(ctx context.Context, namespace, maker string, q queue, steps ...string) {
 	if maker == "" {
 		return
@@ -247,17 +244,17 @@ func (r *Reconciler) awaiting(ctx context.Context, namespace, maker string, q qu
 	}
 }
 
-// clusterGone drops what is exported of a Cluster that is gone. What is closed later counts as of none. (measure)
+// clusterGone drops the metrics of a Cluster that was deleted. Records that are closed later have an empty cluster label (see measure).
 func clusterGone(_ context.Context, e event.DeleteEvent, _ queue) {
 	closed.DeletePartialMatch(prometheus.Labels{"namespace": e.Object.GetNamespace(), "cluster": e.Object.GetName()})
 }
 
-// follows enqueues the records of a request or a NodeHealthCheck that has changed: soon a record that does not say yet that a remediator
-// acts, as the request may be gone a moment later. To others, what follows within a second is one change.
+// follows enqueues the records of a request or a NodeHealthCheck that has changed. A record without a RemediatorActs step is enqueued soon,
+// since its request may be deleted a moment later; for others the changes within a second are merged.
 func (r *Reconciler) follows(ctx context.Context, obj client.Object, q queue) {
 	for _, req := range r.recordsOf(ctx, obj) {
 		in, record := collected, &mendv1.RemediationRecord{}
-		_ = r.Client.Get(ctx, req.NamespacedName, record, client.UnsafeDisableDeepCopy) // one that the cache does not have yet says nothing yet
+		_ = r.Client.Get(ctx, req.NamespacedName, record, client.UnsafeDisableDeepCopy) // a record that is not cached yet has no steps
 		if last(&record.Status, RemediatorActs) == nil {
 			in = enqueue.MergeWindow
 		}
@@ -291,7 +288,7 @@ func requestOf(record client.Object) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)}
 }
 
-// mustOpenOf are the open records of a key; none, with a log line, if they cannot be listed.
+// mustOpenOf returns the open records with a key; if they cannot be listed, it logs that and returns none.
 func (r *Reconciler) mustOpenOf(ctx context.Context, namespace, key string) []*mendv1.RemediationRecord {
 	open, err := r.openOf(ctx, namespace, key)
 	if err != nil {
@@ -300,7 +297,7 @@ func (r *Reconciler) mustOpenOf(ctx context.Context, namespace, key string) []*m
 	return open
 }
 
-// openOf are the open records of a key in a namespace, or in all if that is empty, shared with the cache: read only.
+// openOf returns the open records with a key in a namespace, or in all if namespace is empty. They are shared with the cache: read only.
 func (r *Records) openOf(ctx context.Context, namespace, key string) ([]*mendv1.RemediationRecord, error) {
 	list, having := &mendv1.RemediationRecordList{}, client.MatchingFields{recordIndex: key}
 	if err := r.Client.List(ctx, list, client.InNamespace(namespace), having, client.UnsafeDisableDeepCopy); err != nil {

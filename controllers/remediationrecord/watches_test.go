@@ -16,7 +16,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
-// delayed is how much later records are enqueued, by their names.
+// delayed has, by name, after how long records are enqueued.
 type delayed struct {
 	queue
 	in map[string]time.Duration
@@ -27,7 +27,7 @@ func (d delayed) AddAfter(req reconcile.Request, in time.Duration) {
 	d.in[req.Name] = in
 }
 
-// With hundreds of Machines that are replaced, each that comes would else wake the records of all.
+// While hundreds of Machines are replaced, each new Machine would otherwise enqueue all their records.
 func TestAMachineThatComesIsNewsOfThoseThatAwaitOne(t *testing.T) {
 	named := func(name string, steps ...func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord {
 		return recordOf(append(steps, func(r *mendv1.RemediationRecord) { r.Name, r.Spec.Target.Machine.Name = name, name })...)
@@ -48,7 +48,7 @@ func TestAMachineThatComesIsNewsOfThoseThatAwaitOne(t *testing.T) {
 	}
 }
 
-// Each change of a request is a patch of its record; but what has an effect is to be known of a request that is gone a moment later.
+// Each change of a request may patch its record, so changes are merged. But the record has to note an effect before the request is deleted.
 func TestChangesOfRequestsAreCollectedOnceARemediatorActs(t *testing.T) {
 	for want, record := range map[time.Duration]*mendv1.RemediationRecord{
 		enqueue.MergeWindow: recordOf(begun(RequestCreated)), time.Second: recordOf(begun(RemediatorActs)),
@@ -61,7 +61,7 @@ func TestChangesOfRequestsAreCollectedOnceARemediatorActs(t *testing.T) {
 	}
 }
 
-// What changes a record is noticed when it happens, and not when the record is looked at the next time.
+// A change that matters to a record enqueues it at once.
 func TestWhatARecordIsReconciledFor(t *testing.T) {
 	named := func(name string, change func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord {
 		return recordOf(change, func(r *mendv1.RemediationRecord) { r.Name = name })

@@ -9,12 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Cached returns the requests of a kind in a namespace from the store of the watch that goes on; false if there is none, or if its first
-// list was not read yet. Without a watch a read of the cache would begin one, also of a kind that may not be watched. They are shared: read
-// only.
+// Cached returns the requests of a kind in a namespace from its informer, or false if the kind is not watched or not synced. It does not
+// read through the cache, because that would begin a watch, also of a kind that may not be watched. The objects must not be changed.
 func (k *Kinds[T]) Cached(_ context.Context, kind schema.GroupVersionKind, namespace string) (all []client.Object, has bool, err error) {
 	now := k.now(kind)
-	store, one := now.informer.(toolscache.SharedIndexInformer) // a cache of several namespaces has several
+	store, one := now.informer.(toolscache.SharedIndexInformer) // false for a cache of several namespaces
 	if now.beginning || !one || !now.synced() {
 		return nil, false, nil
 	}

@@ -15,7 +15,7 @@ import (
 
 var things = schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}
 
-// stored is a cache with the store of one informer, which may not have read its first list.
+// stored is a cache with one informer, which may not have synced.
 type stored struct {
 	cache.Cache
 	toolscache.SharedIndexInformer

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Changed passes to h what has changed in the metadata of a request or a template, and drops what its provider writes into the status of
-// one: that is a dozen writes for each remediation, of which a check sees nothing.
+// Changed returns a handler that drops updates in which the metadata of a request or a template has not changed. For each remediation, a
+// remediator writes about a dozen times to the status of the request, which no check reads.
 func Changed(h handler.TypedEventHandler[*Metadata, reconcile.Request]) handler.TypedEventHandler[*Metadata, reconcile.Request] {
 	return changed{h}
 }
@@ -29,7 +29,7 @@ func (c changed) Update(ctx context.Context, e event.TypedUpdateEvent[*Metadata]
 	}
 }
 
-// same compares what is decided on of two versions of an object.
+// same reports whether two versions of an object are equal in all fields that decisions use.
 func same(a, b *Metadata) bool {
 	return a.UID == b.UID && a.Generation == b.Generation && a.DeletionTimestamp.IsZero() == b.DeletionTimestamp.IsZero() &&
 		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.Finalizers, b.Finalizers) &&

@@ -29,8 +29,8 @@ import (
 // +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations;hostremediationtemplates,verbs=list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations;metal3remediationtemplates,verbs=list;watch
 
-// Kinds knows which kinds of templates and requests are in use and watches them, as objects of type T: their metadata, or as much of them
-// as the cache is configured to keep. Which there are is not known at compile time, and a kind may be installed after the manager started.
+// Kinds finds out which kinds of templates and requests are in use, and watches them as objects of type T. The kinds are not known at
+// compile time, and a kind may be installed after the manager has started.
 type Kinds[T client.Object] struct {
 	cache     cache.Cache
 	live      client.Reader
@@ -40,30 +40,29 @@ type Kinds[T client.Object] struct {
 	mayWatch  MayWatch // nil: all may be watched
 	clock     clock.PassiveClock
 
-	mu    sync.Mutex // never held while a watch begins: see begin
+	mu    sync.Mutex // not held while a watch begins: see begin
 	known map[schema.GroupVersionKind]*known
-	begun int // how many watches were begun
+	begun int // how many watches have begun
 }
 
-// known is what is known of one kind.
+// known is what Kinds knows about one kind.
 type known struct {
-	informer  cache.Informer // nil until all listeners hear of it
-	begun     int            // the number of its watch
-	beginning bool           // its watch is just begun; for other callers the kind is not ready meanwhile
+	informer  cache.Informer // nil until all listeners have it
+	begun     int            // the number of its watch, in the order in which watches began
+	beginning bool           // a goroutine is beginning the watch; until then the kind is not ready
 	polled    bool           // see Polled
-	// absent is why it could not be listed at asked, if it is not installed.
-	absent error
-	asked  time.Time
+	absent    error          // why the list at asked failed; nil if the kind is installed
+	asked     time.Time
 }
 
 func (k *known) synced() bool { return k.informer != nil && k.informer.HasSynced() }
 
-// believed is how long a kind that is not installed is not asked for again. Thousands of checks may name the same one.
+// believed is how long a kind that is not installed is not looked for again, because thousands of checks may name it.
 const believed = 10 * time.Second
 
-// NewKinds returns the kinds read through c, in one namespace or, if that is empty, in all. Before a kind is watched, live is
-// asked whether it can be: an informer of a kind that may not be listed would try for ever and say nothing. Of the objects empty
-// returns, such as &Metadata{}, each is read as one.
+// NewKinds returns Kinds that reads through c, in one namespace or, if it is empty, in all. Before it watches a kind, it lists the kind
+// with live, because the informer of a kind that may not be listed would retry for ever and return no error. empty returns a new T for c,
+// such as &Metadata{}.
 func NewKinds[T client.Object](c cache.Cache, live client.Reader, namespace string, empty func() T) *Kinds[T] {
 	return &Kinds[T]{
 		cache: c, live: live, namespace: namespace, empty: empty, clock: clock.RealClock{},
@@ -71,13 +70,13 @@ func NewKinds[T client.Object](c cache.Cache, live client.Reader, namespace stri
 	}
 }
 
-// NewMetadata is what kinds are watched as of which no more than metadata is read.
+// NewMetadata returns an empty Metadata. Pass it to NewKinds for kinds of which only metadata is read.
 func NewMetadata() *Metadata { return &Metadata{} }
 
-// GoBy makes a clock say for how long the absence of a kind is believed.
+// GoBy sets a clock in place of the real clock.
 func (k *Kinds[T]) GoBy(c clock.PassiveClock) { k.clock = c }
 
-// Source makes the controller that has it hear, through h, of changes to objects of all kinds. It must be called before the first Watch.
+// Source returns a source for one controller, which passes the events of all watched kinds to h. It must be called before the first Watch.
 func (k *Kinds[T]) Source(h handler.TypedEventHandler[T, reconcile.Request]) source.Source {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -86,15 +85,15 @@ func (k *Kinds[T]) Source(h handler.TypedEventHandler[T, reconcile.Request]) sou
 	return source.Func(l.start)
 }
 
-// listener is a controller that hears of objects of all kinds, of which watches begin before it starts, meanwhile, and later.
-// Controller.Watch would wait for a lock that Start holds until all caches have synced, and who calls it may be what a cache waits for.
-// (controller-runtime v0.24, pkg/internal/controller)
+// listener is a controller that gets the events of all kinds, whether their watches begin before or after the controller starts. It does
+// not use Controller.Watch, which waits for a lock that Start holds until all caches have synced: if a cache waits for the caller of Watch,
+// both wait for ever. (controller-runtime v0.24, pkg/internal/controller)
 type listener[T client.Object] struct {
 	handler handler.TypedEventHandler[T, reconcile.Request]
 
 	mu      sync.Mutex
 	add     func(source.Source) error // nil until the controller starts
-	waiting []source.Source           // until then
+	waiting []source.Source           // to be added when the controller starts
 }
 
 func (l *listener[T]) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -121,7 +120,7 @@ func (l *listener[T]) hear(informer cache.Informer) error {
 	return l.add(src)
 }
 
-// of returns what is known of a kind, to be read and changed under the lock.
+// of returns the entry of a kind, and adds it if it is missing. The mutex must be held.
 func (k *Kinds[T]) of(kind schema.GroupVersionKind) *known {
 	if k.known[kind] == nil {
 		k.known[kind] = &known{}
@@ -129,7 +128,7 @@ func (k *Kinds[T]) of(kind schema.GroupVersionKind) *known {
 	return k.known[kind]
 }
 
-// now returns what is known of a kind at this moment.
+// now returns a copy of the entry of a kind.
 func (k *Kinds[T]) now(kind schema.GroupVersionKind) known {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -139,11 +138,11 @@ func (k *Kinds[T]) now(kind schema.GroupVersionKind) known {
 	return known{}
 }
 
-// Readable reports whether the objects of a kind can be read, from the cache or, if it is polled, live. It begins no watch. The error
-// satisfies Missing if the kind is not installed, and apierrors.IsForbidden if it may not be listed.
+// Readable reports whether the objects of a kind can be read: from the cache or, if the kind is polled, from the API server. It begins no
+// watch. The error satisfies Missing if the kind is not installed, and apierrors.IsForbidden if it may not be listed.
 func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	now := k.now(kind)
-	if now.informer != nil || now.beginning { // others ask for it, thousands perhaps, while a controller starts
+	if now.informer != nil || now.beginning { // without a request: thousands of checks may call this while a controller starts
 		return now.synced(), nil
 	}
 	if now.absent != nil && k.clock.Since(now.asked) < believed {
@@ -153,14 +152,14 @@ func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (
 	k.mu.Lock()
 	entry := k.of(kind)
 	entry.absent = nil
-	if Missing(err) { // any kind may be named: what was absent before is forgotten
+	if Missing(err) { // forget the kinds that were absent before, because users may name any kind
 		now := k.clock.Now()
 		maps.DeleteFunc(k.known, func(_ schema.GroupVersionKind, other *known) bool {
 			return other.absent != nil && other.informer == nil && !other.beginning && now.Sub(other.asked) >= believed
 		})
 		entry.absent, entry.asked = err, now
 	}
-	if Missing(err) || apierrors.IsForbidden(err) { // a remediator that is uninstalled takes its role away, and often leaves its kinds
+	if Missing(err) || apierrors.IsForbidden(err) { // when a remediator is uninstalled, its role goes, but its CRDs often stay
 		entry.polled = false
 	}
 	k.mu.Unlock()
@@ -177,8 +176,8 @@ func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (
 	return !may, nil
 }
 
-// Watch begins to watch a kind that is listable, unless it is watched already, or polled: that may not be watched. It does not wait for the
-// first list: until that was read the kind is not readable, and the events of the objects in it reach the listeners.
+// Watch begins to watch a kind that may be listed, unless the kind is watched already or is polled. It does not wait for the first list.
+// Until then the kind is not readable; then the listeners get an event for each listed object.
 func (k *Kinds[T]) Watch(ctx context.Context, kind schema.GroupVersionKind) error {
 	if k.Polled(kind) {
 		return nil
@@ -187,7 +186,7 @@ func (k *Kinds[T]) Watch(ctx context.Context, kind schema.GroupVersionKind) erro
 	return err
 }
 
-// Ready is Readable, and begins to watch the kind if it is neither watched nor polled yet.
+// Ready is Readable, but also begins to watch the kind if it is neither watched nor polled.
 func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	ready, err := k.Readable(ctx, kind)
 	if ready || err != nil {
@@ -196,8 +195,8 @@ func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (boo
 	return k.begin(ctx, kind)
 }
 
-// begin begins to watch kind. While one caller does that, the kind is not ready for the others: to begin it asks the API server, which may
-// take long.
+// begin begins to watch a kind. It does not hold the mutex meanwhile, because requests to the API server may take long. For other callers
+// the kind is not ready until then.
 func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	k.mu.Lock()
 	entry := k.of(kind)
@@ -208,7 +207,7 @@ func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (boo
 	entry.beginning = true
 	k.mu.Unlock()
 
-	informer, err := k.tell(ctx, kind)
+	informer, err := k.informer(ctx, kind)
 	if err == nil {
 		k.dropUnserved(ctx, kind)
 	}
@@ -216,7 +215,7 @@ func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (boo
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if entry.beginning = false; err != nil {
-		k.forget(ctx, kind) // the listeners that were told are told again, of another informer
+		k.forget(ctx, kind) // the next try adds another informer to all listeners
 		return false, fmt.Errorf("watch %s: %w", kind, err)
 	}
 	k.begun++
@@ -224,8 +223,8 @@ func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (boo
 	return entry.synced(), nil
 }
 
-// tell makes the listeners hear of kind.
-func (k *Kinds[T]) tell(ctx context.Context, kind schema.GroupVersionKind) (cache.Informer, error) {
+// informer returns the informer of a kind, and adds it to all listeners.
+func (k *Kinds[T]) informer(ctx context.Context, kind schema.GroupVersionKind) (cache.Informer, error) {
 	obj := k.empty()
 	obj.GetObjectKind().SetGroupVersionKind(kind)
 	informer, err := k.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
@@ -240,8 +239,8 @@ func (k *Kinds[T]) tell(ctx context.Context, kind schema.GroupVersionKind) (cach
 	return informer, nil
 }
 
-// dropUnserved ends the watches of the other versions of kind that are not served any more. What was read of one stays as it was for ever,
-// and counts as read: requests that are long gone would be deleted again and again, and new ones not be seen.
+// dropUnserved ends the watches of other versions of kind that the API server does not serve any more. The cache of such a version never
+// changes but counts as synced: controllers would delete requests that are long gone again and again, and not see new requests.
 func (k *Kinds[T]) dropUnserved(ctx context.Context, kind schema.GroupVersionKind) {
 	for _, other := range k.kinds(func(other schema.GroupVersionKind, entry *known) bool {
 		return entry.informer != nil && other.GroupKind() == kind.GroupKind() && other != kind
@@ -256,15 +255,15 @@ func (k *Kinds[T]) dropUnserved(ctx context.Context, kind schema.GroupVersionKin
 	}
 }
 
-// forget ends the watch of a kind. The mutex is held.
+// forget ends the watch of a kind. The mutex must be held.
 func (k *Kinds[T]) forget(ctx context.Context, kind schema.GroupVersionKind) {
 	delete(k.known, kind)
 	obj := k.empty()
 	obj.GetObjectKind().SetGroupVersionKind(kind)
-	_ = k.cache.RemoveInformer(ctx, obj) // it fails for objects whose kind is unknown alone, and those are not watched
+	_ = k.cache.RemoveInformer(ctx, obj) // fails only if the kind of obj is unknown, and such a kind is not watched
 }
 
-// list asks the API server itself for one object of a kind.
+// list reads at most one object of a kind from the API server.
 func (k *Kinds[T]) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) ([]Metadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
@@ -274,28 +273,28 @@ func (k *Kinds[T]) list(ctx context.Context, kind schema.GroupVersionKind, optio
 	return list.Items, nil
 }
 
-// kinds returns the kinds that are so.
-func (k *Kinds[T]) kinds(so func(schema.GroupVersionKind, *known) bool) []schema.GroupVersionKind {
+// kinds returns the kinds for which matches is true.
+func (k *Kinds[T]) kinds(matches func(schema.GroupVersionKind, *known) bool) []schema.GroupVersionKind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var kinds []schema.GroupVersionKind
 	for kind, entry := range k.known {
-		if so(kind, entry) {
+		if matches(kind, entry) {
 			kinds = append(kinds, kind)
 		}
 	}
 	return kinds
 }
 
-// InUse returns the kinds of requests that are watched and read, or polled, in a stable order; each in one of its versions, which is the
-// one that was begun to be watched last: one that checks have turned away from may not be served for much longer.
+// InUse returns, sorted, the kinds of requests that are polled or whose watch has synced. Of several versions of a kind it returns the one
+// whose watch began last, because the versions that checks used before may soon not be served any more.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	begun := map[schema.GroupVersionKind]int{}
 	kinds := k.kinds(func(kind schema.GroupVersionKind, entry *known) bool {
 		begun[kind] = entry.begun
 		return !isTemplate(kind) && (entry.synced() || entry.polled)
 	})
-	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { // the versions of a kind beside each other, since Compact sees no further
+	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { // CompactFunc needs the versions of a kind next to each other
 		return cmp.Or(
 			strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind), begun[b]-begun[a], strings.Compare(a.Version, b.Version),
 		)
@@ -303,7 +302,7 @@ func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	return slices.CompactFunc(kinds, func(a, b schema.GroupVersionKind) bool { return a.GroupKind() == b.GroupKind() })
 }
 
-// Unread returns the kinds of requests that are watched, or begin to be, and of which the first list was not read yet.
+// Unread returns the kinds of requests whose watch has begun but has not synced yet.
 func (k *Kinds[T]) Unread() []schema.GroupVersionKind {
 	return k.kinds(func(kind schema.GroupVersionKind, entry *known) bool {
 		return !isTemplate(kind) && (entry.beginning || entry.informer != nil && !entry.synced())
@@ -314,11 +313,11 @@ func isTemplate(kind schema.GroupVersionKind) bool {
 	return strings.HasSuffix(kind.Kind, TemplateSuffix)
 }
 
-// Discover finds, of the kinds in lists, those of requests of which there are some with one of the marks, and watches them. It is for the
-// start of the manager: a check that was deleted while no manager ran can no longer say of what kind its requests were.
+// Discover watches the kinds of requests in lists that have an object that one of marks selects. It is for the start of the manager: a
+// check that was deleted while no manager ran can no longer name the kind of its requests.
 //
-// Kinds that may not be listed are passed over: no request of ours can be there. What cannot be looked at holds up nothing else, and is in
-// the error.
+// Discover skips kinds that may not be listed, because kubemend cannot have made such requests. An error of one kind does not stop the
+// others.
 func (k *Kinds[T]) Discover(ctx context.Context, lists []*metav1.APIResourceList, marks ...client.ListOption) error {
 	var errs []error
 	for _, list := range lists {
@@ -331,9 +330,9 @@ func (k *Kinds[T]) Discover(ctx context.Context, lists []*metav1.APIResourceList
 	return errors.Join(errs...)
 }
 
-// KindsIn are the kinds in a list that may be kinds of requests: those with a sibling in the same group and version that is named like
-// them, with the suffix Template (the contract of external remediation). Those of Kubernetes itself are none, although some are named like
-// that, such as Pod and PodTemplate. They are in the order of their names.
+// KindsIn returns, sorted, the kinds in a list that may be kinds of requests: the list also has a kind with the same name and the suffix
+// Template (Cluster API, the contract of external remediation). Kinds of Kubernetes itself do not count, although some have such names, as
+// Pod and PodTemplate.
 func KindsIn(list *metav1.APIResourceList) ([]metav1.APIResource, error) {
 	gv, err := schema.ParseGroupVersion(list.GroupVersion)
 	if err != nil {

@@ -31,7 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// watching is a cache that counts the watches that begin, and does something before.
+// watching is a cache that counts the watches that begin, and calls before first.
 type watching struct {
 	cache.Cache
 	watches int
@@ -46,14 +46,14 @@ func (w *watching) GetInformer(ctx context.Context, obj client.Object, options .
 	return w.Cache.GetInformer(ctx, obj, options...)
 }
 
-// watchesOf are those of k from now on.
+// watchesOf puts a watching in place of the cache of k.
 func watchesOf(k *Kinds[*Metadata]) *watching {
 	w := &watching{Cache: k.cache, before: func() error { return nil }}
 	k.cache = w
 	return w
 }
 
-// kindsOf are those kinds, in a cluster that has no objects of them. None is watched yet.
+// kindsOf returns Kinds of a cluster with these kinds and no objects.
 func kindsOf(t *testing.T, kinds ...schema.GroupVersionKind) *Kinds[*Metadata] {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -80,7 +80,7 @@ func TestAWatchThatFailsIsBegunAgain(t *testing.T) {
 	must.Is(t, true, ready && w.watches == 1, "it is watched:")
 }
 
-// With a watch that waits for the controller to start this never ends: the first list may be that of what asks for the kind.
+// If Watch waited until the controller has started, the test would not end: the controller waits for a list, and the list for Watch.
 func TestAWatchBeginsBeforeAndWhileItsControllerStarts(t *testing.T) {
 	other := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Other"}
 	k := kindsOf(t, things, other)
@@ -146,7 +146,7 @@ func TestKindsOfWhichThereAreMarkedObjectsAreDiscovered(t *testing.T) {
 	must.Equal(t, []schema.GroupVersionKind{ours, theirs, reboot}, k.InUse(), "InUse()")
 }
 
-// A check waits also for a polled kind: another check names it, and its requests were not read in that reconcile.
+// A check also waits for the kinds that other checks name, and such a kind may be polled.
 func TestAKindThatMayNotBeWatchedIsPolledUntilItMay(t *testing.T) {
 	for name, look := range map[string]func(*Kinds[*Metadata]) (bool, error){
 		"by who uses it": func(k *Kinds[*Metadata]) (bool, error) { return k.Ready(context.Background(), things) },
@@ -208,7 +208,7 @@ func TestWhetherAKindMayBeWatchedIsAskedOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// A kind that is not installed may be named by thousands of checks, each of which looks for it every half minute.
+// Thousands of checks may name a kind that is not installed, and each looks for it every half minute.
 func TestAKindThatIsNotInstalledIsAskedForOnce(t *testing.T) {
 	k := kindsOf(t)
 	asked := 0
@@ -235,7 +235,7 @@ func TestAKindThatIsNotInstalledIsAskedForOnce(t *testing.T) {
 	}
 }
 
-// A provider is upgraded and serves a new version alone, and the checks name that one. What is cached of the old version stays as it was.
+// After an upgrade a provider serves only a new version, and the checks name it. The cache of the old version does not change any more.
 func TestAVersionThatIsNotServedAnyMoreIsNotInUse(t *testing.T) {
 	of := func(version string) schema.GroupVersionKind {
 		return schema.GroupVersionKind{Group: "example.org", Version: version, Kind: "Thing"}

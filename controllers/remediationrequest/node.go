@@ -15,31 +15,30 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// Ask is the node that a request is about, and the check that makes it.
+// Ask describes the request of a NodeHealthCheck for a node.
 type Ask struct {
-	// Name is that of the request.
-	Name         string
+	Name         string // of the request
 	Node         string
 	ControlPlane bool
-	// By is the check.
-	By Maker
-	// Owners are the check, and the machine if it is known. Neither is a controller of the request.
+	By           Maker // the check
+	// Owners are the check and, if it is known, the Machine. Neither is the controller of the request.
 	Owners []metav1.OwnerReference
 }
 
-// NodeCheckOf returns the NodeHealthCheck that made the request, as far as the mark says so. Remediators take marks off, or a half of one,
-// and medik8s' operator makes none.
+// NodeCheckOf returns the NodeHealthCheck that made the request. Its name or UID is empty if a remediator has removed the annotation or the
+// label, or if medik8s' operator made the request.
 func NodeCheckOf(req metav1.Object) Maker {
 	return Maker{Name: req.GetAnnotations()[mendv1.MadeByNodeCheckAnnotation], UID: types.UID(req.GetLabels()[mendv1.MadeByNodeCheckUIDLabel])}
 }
 
-// NodeChecksMarks select the requests that NodeHealthChecks made: by our mark, and by the label that medik8s' operator sets as well.
+// NodeChecksMarks returns two list options that each select requests of NodeHealthChecks: by kubemend's label, and by a label that medik8s'
+// operator sets too.
 func NodeChecksMarks() []client.ListOption {
 	return []client.ListOption{client.HasLabels{mendv1.MadeByNodeCheckUIDLabel}, client.MatchingLabels{nhcv1.PartOfLabel: nhcv1.PartOf}}
 }
 
-// ForNode returns the request that a asks for from template, as medik8s makes it: the template's content as its spec, in the template's
-// namespace, marked with its node and its template. Nothing else of the template is copied. The mark of its maker is ours.
+// ForNode returns the request for a, as medik8s' operator makes it: in the namespace of the template, with the content of the template as
+// its spec, and with annotations that name the node and the template. The annotation and the label of the check are kubemend's own.
 func ForNode(a Ask, template *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	kind, err := NodeKindOf(template.GroupVersionKind())
 	if err != nil {
@@ -68,7 +67,7 @@ func ForNode(a Ask, template *unstructured.Unstructured) (*unstructured.Unstruct
 	return req, nil
 }
 
-// NodeKindOf returns the kind of the requests made from templates of the given kind. The error says that they are no templates.
+// NodeKindOf returns the kind of the requests made from templates of this kind, or an error if it is not a kind of templates.
 func NodeKindOf(template schema.GroupVersionKind) (schema.GroupVersionKind, error) {
 	if why := Refusal(template); why != nil {
 		return schema.GroupVersionKind{}, why
@@ -76,8 +75,8 @@ func NodeKindOf(template schema.GroupVersionKind) (schema.GroupVersionKind, erro
 	return KindOf(template), nil
 }
 
-// Content returns a copy of what requests made from template have as their spec: its spec.template.spec, or, where there is none, what is
-// in spec.template but metadata (as in the first documentation of NodeHealthCheck). It is nil if there is nothing.
+// Content returns a copy of the spec for requests made from template: spec.template.spec or, without one, the fields of spec.template
+// except metadata (as in the first documentation of NodeHealthCheck). It is nil if there are no fields.
 func Content(template *unstructured.Unstructured) (map[string]any, error) {
 	invalid := fmt.Errorf("invalid template %s/%s, didn't find spec.template.spec", template.GetNamespace(), template.GetName())
 	content, found, err := unstructured.NestedMap(template.Object, "spec", "template")
@@ -99,12 +98,12 @@ func Content(template *unstructured.Unstructured) (map[string]any, error) {
 	return content, nil
 }
 
-// maxName is how long the name of an object may be.
+// maxName is the maximum length of the name of an object.
 const maxName = 253
 
-// UniqueName returns a name for a request about node that no other template's request has: the node's name, and a few characters that
-// look like those of metadata.generateName but are made from what it is for. So the same request is never made twice, whatever was lost
-// on the way.
+// UniqueName returns a name for a request for node: the name of the node, and a suffix that looks like one of metadata.generateName but is
+// a hash of what. So requests from several templates have different names, and a create that is repeated after a lost response fails
+// instead of making a second request.
 func UniqueName(node string, what ...string) string {
 	sum := fnv.New32a()
 	for _, w := range what {

@@ -12,21 +12,21 @@ import (
 	"github.com/kubemend/kubemend/controllers/access"
 )
 
-// MayWatch reports whether the objects of a kind may be watched by who asks.
+// MayWatch reports whether the manager may watch the objects of a kind.
 type MayWatch func(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
 
-// AskFirst makes k ask before it watches a kind, and poll those that may be listed and not watched: an informer of one would report an
-// error after each list, and show what was so up to a minute ago. Roles of remediators from before medik8s' operator watched grant no more
-// than to list requests (Poison Pill, Self Node Remediation up to v0.5). It must be called before the first Readable.
+// AskFirst makes k call may before it watches a kind, and poll kinds that may be listed but not watched: their informers would log an error
+// after each list, and be up to a minute behind. Roles of remediators from before medik8s' operator watched requests grant only list
+// (Poison Pill, Self Node Remediation up to v0.5). AskFirst must be called before the first Readable.
 func (k *Kinds[T]) AskFirst(may MayWatch) { k.mayWatch = may }
 
-// Polled reports whether kind may be listed and not watched: it is ready, and in use, but in no cache. Its readers have to read it live,
-// and to come back, since nothing enqueues them. Each Readable asks anew whether it still is so.
+// Polled reports whether kind may be listed but not watched. A polled kind is ready and in use, but in no cache: controllers must read it
+// from the API server, and reconcile again after a time, because they get no events. Each Readable checks the right again.
 func (k *Kinds[T]) Polled(kind schema.GroupVersionKind) bool {
 	return k.now(kind).polled
 }
 
-// MayWatchAll asks the API server behind c whether c's user may watch a kind in all namespaces.
+// MayWatchAll returns a MayWatch that asks the API server whether the user of c may watch a kind in all namespaces.
 func MayWatchAll(c client.Writer, mapper meta.RESTMapper) MayWatch {
 	return func(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)

@@ -1,5 +1,5 @@
-// Package remediationrequest makes, finds, adopts and deletes remediation requests, by which a remediator starts to act on a machine or
-// node, and stops. Every request names the check that made it, which is read before one is deleted; the package decides nothing.
+// Package remediationrequest creates, finds, adopts and deletes remediation requests. A remediator acts on a machine or a node while a
+// request for it exists. Every request names the check that made it, so that no check deletes the requests of another.
 package remediationrequest
 
 import (
@@ -17,7 +17,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// TemplateSuffix ends the kind of every remediation template; without it, it is the kind of the requests made from it.
+// TemplateSuffix is the suffix of all kinds of remediation templates. Without the suffix it is the kind of the requests.
 const TemplateSuffix = "Template"
 
 // Maker is the check that made a request: a MachineHealthCheck in the request's namespace, or a NodeHealthCheck.
@@ -26,7 +26,7 @@ type Maker struct {
 	UID  types.UID
 }
 
-// MadeBy returns the MachineHealthCheck that made the request. There is none for a request made by Cluster API core or by hand.
+// MadeBy returns the MachineHealthCheck that made the request, or false if Cluster API core or a user made it.
 func MadeBy(req metav1.Object) (Maker, bool) {
 	name, marked := req.GetAnnotations()[mendv1.MadeByAnnotation]
 	return Maker{Name: name, UID: types.UID(req.GetLabels()[mendv1.MadeByUIDLabel])}, marked
@@ -42,9 +42,9 @@ func KindOf(template schema.GroupVersionKind) schema.GroupVersionKind {
 	return template.GroupVersion().WithKind(strings.TrimSuffix(template.Kind, TemplateSuffix))
 }
 
-// Refusal is why no requests can be made from objects of a kind: it is no kind of templates by its name, which is how the contract of
-// external remediation tells them, or it is one of Kubernetes itself, or of Cluster API's own that is no remediation; nil if it may be one.
-// An author of a check chooses the kind, and the manager would watch all objects of it.
+// Refusal returns why no requests can be made from objects of a kind; nil if they can. The name of the kind must end in Template (Cluster
+// API, the contract of external remediation). Kinds of Kubernetes, and kinds of Cluster API that are not for remediation, are refused,
+// because the author of a check chooses the kind and the manager would watch all objects of it.
 func Refusal(template schema.GroupVersionKind) error {
 	name, suffixed := strings.CutSuffix(template.Kind, TemplateSuffix)
 	switch {
@@ -59,20 +59,21 @@ func Refusal(template schema.GroupVersionKind) error {
 	return nil
 }
 
-// ofKubernetes reports whether a group is one of Kubernetes' own: the group of a CRD has to have a dot in its name, and needs the leave of
-// Kubernetes to be below k8s.io or kubernetes.io. (Kubernetes, the annotation api-approved.kubernetes.io.)
+// ofKubernetes reports whether a group belongs to Kubernetes: the group of a CRD must have a dot in its name, and needs approval to end in
+// .k8s.io or .kubernetes.io. (Kubernetes, the annotation api-approved.kubernetes.io)
 func ofKubernetes(group string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io") || strings.HasSuffix(group, ".kubernetes.io")
 }
 
-// ClonedFrom reports whether req was made from a template of that kind, as its annotations say.
+// ClonedFrom reports whether the annotations of req say that it was made from a template of this kind.
 func ClonedFrom(req metav1.Object, template schema.GroupVersionKind) bool {
 	a := req.GetAnnotations()
-	return a[clusterv1.TemplateClonedFromNameAnnotation] != "" && a[clusterv1.TemplateClonedFromGroupKindAnnotation] == template.GroupKind().String()
+	return a[clusterv1.TemplateClonedFromNameAnnotation] != "" &&
+		a[clusterv1.TemplateClonedFromGroupKindAnnotation] == template.GroupKind().String()
 }
 
-// IsFor reports whether req is for that very Machine: it is owned by it, as every request has to be. (Cluster API, the contract of external
-// remediation; the name is no more than a hint.)
+// IsFor reports whether m owns req, as a Machine must own its requests. The name of a request is only a hint. (Cluster API, the contract of
+// external remediation)
 func IsFor(req metav1.Object, m *clusterv1.Machine) bool {
 	return slices.ContainsFunc(OwningMachines(req), func(o metav1.OwnerReference) bool { return o.UID == m.UID })
 }
@@ -98,10 +99,9 @@ func OwningMachines(req metav1.Object) []metav1.OwnerReference {
 	return all
 }
 
-// For returns the request for machine from template, as Cluster API makes it: the embedded
-// spec.template with the machine's name and namespace, owned by the machine and by no other object
-// (no controller, no blockOwnerDeletion), annotated with where it was cloned from. The mark of its
-// maker is ours.
+// For returns the request for machine from template, as Cluster API core makes it: the embedded spec.template with the name and namespace
+// of the machine, with the machine as its only owner (no controller, no blockOwnerDeletion), and with the cloned-from annotations. The
+// annotation and the label of the check are kubemend's own.
 func For(machine *clusterv1.Machine, template *unstructured.Unstructured, by Maker) (*unstructured.Unstructured, error) {
 	embedded, _, err := unstructured.NestedMap(template.Object, "spec", "template")
 	if err != nil {
@@ -155,5 +155,5 @@ func with(m, more map[string]string) map[string]string {
 	return m
 }
 
-// ErrAppeared is returned when a request that was to be made turns out to exist. The next reconcile finds it.
+// ErrAppeared says that the request to be created exists already. The next reconcile finds it.
 var ErrAppeared = errors.New("a request for the machine appeared meanwhile")

@@ -72,7 +72,7 @@ func TestARequestIsMadeAsClusterAPIMakesIt(t *testing.T) {
 	must.Equal(t, want, got.Object, "For()")
 }
 
-// A request of a kind that no controller lists would be made again and again.
+// A request of another kind than the check lists would be made again and again.
 func TestWhichKindsATemplateMayMake(t *testing.T) {
 	const group, kind = "infrastructure.cluster.x-k8s.io", "Metal3Remediation"
 	broken := template(nil)

@@ -21,29 +21,29 @@ import (
 	"github.com/kubemend/kubemend/controllers/begin"
 )
 
-// ClingingFor is how long a request that is being deleted is waited for when kubemend is being removed. A remediator that has not released
-// it by then may have been removed as well.
+// ClingingFor is how long kubemend, while it is being removed, waits for a request that is being deleted. If a remediator has not released
+// the request by then, the remediator may have been removed too.
 const ClingingFor = 10 * time.Minute
 
-// RBAC for requests of the two kinds that kubemend serves itself, and for their templates. For those of others it comes by aggregation,
-// from the remediators that bring them: see config/rbac/ext-remediation.yaml.
+// RBAC for the two kinds of requests that kubemend serves itself, and for their templates. Remediators bring aggregated roles for their own
+// kinds: see config/rbac/ext-remediation.yaml.
 // +kubebuilder:rbac:groups=kubemend.io,resources=hostremediationtemplates,verbs=get
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediationtemplates,verbs=get
 // +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations,verbs=get;create;patch;delete
 
-// Requests are the remediation requests of the management cluster.
+// Requests reads and writes the remediation requests of the management cluster.
 type Requests struct {
-	// Client reads metadata from caches and writes. Kinds must be Ready before they are read.
+	// Client reads metadata from caches and writes. A kind must be Ready before it is read.
 	Client client.Client
-	// Live reads past the caches.
+	// Live reads from the API server.
 	Live client.Reader
 }
 
-// Metadata is a request, or a template, as far as caches hold it.
+// Metadata is the part of a request or a template that caches hold.
 type Metadata = metav1.PartialObjectMetadata
 
-// List returns the requests of one kind in a namespace, by name. They are shared and must not be changed.
+// List returns the requests of one kind in a namespace, by name, from the cache. They must not be changed.
 func (r *Requests) List(ctx context.Context, kind schema.GroupVersionKind, namespace string) (map[string]*Metadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
@@ -68,7 +68,7 @@ func (r *Requests) Cached(ctx context.Context, kind schema.GroupVersionKind, key
 	return err == nil, nil
 }
 
-// Find asks the API server itself, past the cache, for a request; nil if there is none.
+// Find reads a request from the API server. It returns nil if the request does not exist.
 func (r *Requests) Find(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (*Metadata, error) {
 	found := &Metadata{}
 	found.SetGroupVersionKind(kind)
@@ -82,7 +82,7 @@ func (r *Requests) Find(ctx context.Context, kind schema.GroupVersionKind, key c
 	return found, nil
 }
 
-// Template reads a template from the API server itself, whole. The error satisfies Missing if it, or its kind, is not there.
+// Template reads a template from the API server. The error satisfies Missing if the template or its kind does not exist.
 func (r *Requests) Template(
 	ctx context.Context, ref clusterv1.MachineHealthCheckRemediationTemplateReference, namespace string,
 ) (*unstructured.Unstructured, error) {
@@ -94,11 +94,11 @@ func (r *Requests) Template(
 	return template, nil
 }
 
-// Missing reports whether err says that an object, or its kind, does not exist.
+// Missing reports whether err says that an object or its kind does not exist.
 func Missing(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
 
-// Create makes a request. That none exists is confirmed by a live read first: the cache may not
-// have seen it yet, and a request that is being deleted must end before there is another.
+// Create creates a request, or returns ErrAppeared if there is one, even if it is being deleted. It reads from the API server first,
+// because the cache may not have a new request yet.
 func (r *Requests) Create(ctx context.Context, req *unstructured.Unstructured) error {
 	kind, key := req.GroupVersionKind(), client.ObjectKeyFromObject(req)
 	found, err := r.Find(ctx, kind, key)
@@ -118,11 +118,11 @@ func (r *Requests) Create(ctx context.Context, req *unstructured.Unstructured) e
 	return nil
 }
 
-// made reports whether req, whose creation failed, is there all the same: what was lost may be the answer alone.
+// made reports whether req exists although its creation returned an error, because only the response may have been lost.
 func (r *Requests) made(ctx context.Context, req *unstructured.Unstructured) bool {
 	found, err := r.Find(ctx, req.GroupVersionKind(), client.ObjectKeyFromObject(req))
 	if err != nil || found == nil {
-		return false // then it stays at the first error
+		return false // Create returns its first error
 	}
 	maker, marked := MadeBy(found)
 	wanted, ours := MadeBy(req)
@@ -135,7 +135,7 @@ func (r *Requests) made(ctx context.Context, req *unstructured.Unstructured) boo
 	return true
 }
 
-// sameOwners reports whether a and b are owned by the same objects, and at least by one.
+// sameOwners reports whether a and b have the same owners, and at least one.
 func sameOwners(a, b metav1.Object) bool {
 	uids := func(o metav1.Object) (all []types.UID) {
 		for _, owner := range o.GetOwnerReferences() {
@@ -146,8 +146,8 @@ func sameOwners(a, b metav1.Object) bool {
 	return len(a.GetOwnerReferences()) > 0 && slices.Equal(uids(a), uids(b))
 }
 
-// Adopt marks a request as made by by, and as part of the remediation of a record, which its annotation names, if it has one. The request
-// must not have changed since it was read.
+// Adopt marks a request as made by a check and, if record is not empty, as part of the remediation of that record. It returns a conflict if
+// the request has changed since it was read.
 func (r *Requests) Adopt(ctx context.Context, req *Metadata, by Maker, record string) error {
 	marks := map[string]string{mendv1.MadeByAnnotation: by.Name}
 	if record != "" {
@@ -167,7 +167,7 @@ func (r *Requests) Adopt(ctx context.Context, req *Metadata, by Maker, record st
 	return nil
 }
 
-// Delete deletes that very request, not one of the same name that came after it.
+// Delete deletes a request by its UID, so that a later request of the same name stays.
 func (r *Requests) Delete(ctx context.Context, req client.Object) error {
 	err := r.Client.Delete(ctx, Identity(req), client.Preconditions{UID: ptr.To(req.GetUID())})
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
@@ -176,7 +176,7 @@ func (r *Requests) Delete(ctx context.Context, req client.Object) error {
 	return nil
 }
 
-// Identity returns an object of its own with the identity of obj, which may be shared with a cache.
+// Identity returns a new object with only the kind, name and UID of obj, so that obj may be shared with a cache.
 func Identity(obj client.Object) *Metadata {
 	own := &Metadata{}
 	own.SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())

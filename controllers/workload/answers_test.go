@@ -50,8 +50,8 @@ func TestWhatAProxySaysWithoutATypeIsAnErrorThatSaysIt(t *testing.T) {
 	}
 }
 
-// The probe of ClusterCache asks for the path / and wants no more than an answer. The simulated API servers of Cluster API's docker
-// provider, and proxies, give an empty one, which has no type.
+// The probe of ClusterCache (the path /) accepts any response. Proxies, and the simulated API servers of Cluster API's docker provider,
+// send an empty response without a media type.
 func TestAnEmptyAnswerToAProbeIsOne(t *testing.T) {
 	_, config := through(t, serve(t, func(http.ResponseWriter, *http.Request) {}), "")
 	config.NegotiatedSerializer = clientgoscheme.Codecs.WithoutConversion()
@@ -62,7 +62,7 @@ func TestAnEmptyAnswerToAProbeIsOne(t *testing.T) {
 	}
 }
 
-// The probe of such a cluster may be answered well, and its cache shows the nodes as they were before. It is out of reach for this alone.
+// Probes of such a cluster may succeed, and its cache has the nodes as they were before. Only these lists show that it cannot be reached.
 func TestANodeListThatIsNoneIsNoAnswer(t *testing.T) {
 	for name, answers := range map[string]http.HandlerFunc{
 		"nothing":          func(http.ResponseWriter, *http.Request) {},
@@ -100,8 +100,8 @@ func TestANodeListThatIsNoneIsNoAnswer(t *testing.T) {
 	}
 }
 
-// A node that is called deleted is remediated at once. So it takes more than a 404, which proxies send as well. A user with write access to a
-// Machine chooses the name of its node: one that no node can have must hide no other.
+// A machine whose node is deleted is remediated at once, so a 404, which proxies send too, is not enough. A user who may write a Machine
+// chooses the name of its node; an invalid name must not hide that other nodes are gone.
 func TestOnlyAListOfTheAPIServerSaysThatANodeIsGone(t *testing.T) {
 	const metadata = `"apiVersion":"meta.k8s.io/v1","metadata":{"name":"n"}`
 	const gone = `{"kind":"Status","apiVersion":"v1","status":"Failure","code":404,"reason":"NotFound","details":{"name":"n","kind":"nodes"}}`

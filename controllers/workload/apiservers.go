@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// identityLabel and apiServer mark the leases by which API servers say that they are alive, since v1.26 with the label of their host's
-	// name. (Kubernetes, pkg/controlplane/apiserver: IdentityLeaseComponentLabelKey, KubeAPIServer.)
+	// identityLabel and apiServer select the identity leases of API servers. Since Kubernetes v1.26 the leases have a label with the host
+	// name. (Kubernetes, pkg/controlplane/apiserver: IdentityLeaseComponentLabelKey, KubeAPIServer)
 	identityLabel = "apiserver.kubernetes.io/identity"
 	apiServer     = "kube-apiserver"
-	// askWithin bounds the question for them: a cluster that does not answer is not waited for.
+	// askWithin is the timeout of the list.
 	askWithin = 3 * time.Second
 )
 
-// RBAC in the workload clusters, of who power-cycles hosts.
+// RBAC in the workload clusters, for power cycles.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,roleName=kubemend-workload-fencer,verbs=list
 
-// APIServers returns when the API servers of a cluster last renewed their identity leases, by the names of the hosts that they run on,
-// which are those of their nodes where kubeadm made them. live reads past all caches. Leases that name no host are left out.
+// APIServers returns when the API servers of a cluster last renewed their identity leases, by host name, which is the name of the node in
+// clusters of kubeadm. live must read from the API server. Leases without a host name are skipped.
 func APIServers(ctx context.Context, live client.Reader) (map[string]time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()

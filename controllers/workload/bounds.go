@@ -16,35 +16,33 @@ import (
 )
 
 const (
-	// longestError is how long the answer may be that says why there is none, in bytes.
+	// longestError is the maximum length of an error response in bytes.
 	longestError = 64 << 10
-	// longestEvent is how long one event of a watch may be, in bytes: what etcd stores of an object is 1.5 MiB, and that much again in
-	// JSON.
+	// longestEvent is the maximum length of one watch event in bytes: etcd stores at most 1.5 MiB of an object, and JSON may double that.
 	longestEvent = 3 << 20
-	// shortened divides the limit for pods, which take most memory for each byte once they are decoded.
+	// shortened divides the limit for lists of pods, which need the most memory for each byte once they are decoded.
 	shortened = 4
 
-	// A list of nodes without anything in them has three bytes for each node, and takes 768 in memory once it is decoded: an answer of a
-	// few MiB would take gigabytes. So objects and fields are counted before client-go decodes them.
+	// An empty node in a list has three bytes, and 768 bytes in memory once it is decoded: a response of a few MiB could fill gigabytes.
+	// Therefore objects and fields are counted before client-go decodes them.
 
-	// bytesPerItem is the least average length of an object in a list. A Node with nothing but what every kubelet reports has 1200 bytes.
+	// bytesPerItem is the minimum average length of an object in a list. A Node with only what every kubelet reports has 1200 bytes.
 	bytesPerItem = 512
-	// bytesPerField is the least average length of a field. A Node has 50 bytes for each, the densest that is asked for is discovery, with
-	// 17.
+	// bytesPerField is the minimum average length of a field. A Node has 50 bytes for each field. Discovery has the fewest, 17.
 	bytesPerField = 12
-	// leastFields is the number of fields that every answer may have.
+	// leastFields is how many fields any response may have, however short it is.
 	leastFields = 1000
 )
 
 var (
-	// errNoAnswer is what is wrong with all answers that an API server does not give: too long ones, and redirections. For a circuit they
-	// are none.
+	// errNoAnswer is wrapped by the errors for responses that no API server sends, such as redirects or responses that are too long. The
+	// circuit counts such a response as missing.
 	errNoAnswer = errors.New("the API server does not answer as one does")
 	errRedirect = fmt.Errorf("%w: it redirects, and is not followed", errNoAnswer)
 	errProxy    = fmt.Errorf("%w: nothing comes in place of an object, or a text, as a proxy gives it", errNoAnswer)
 	errDense    = fmt.Errorf("%w: it has more objects or fields than its length allows for", errNoAnswer)
 	errEncoding = fmt.Errorf("%w: it is not JSON", errNoAnswer)
-	// errPages is the error of a page of a list that is too long with those before it.
+	// errPages says that the pages of a list are together too long.
 	errPages = fmt.Errorf("%w: the pages of a list are longer than %d answers may be", errNoAnswer, paged)
 )
 
@@ -52,8 +50,8 @@ func tooLong(limit int64) error {
 	return fmt.Errorf("%w: the answer is longer than %d bytes", errNoAnswer, limit)
 }
 
-// Bounded bounds the answers of a workload cluster that is asked past Transports, as theirs are: how long they may be, in bytes, and what
-// may be in them. A redirection is an error: the cluster's administrators would decide which server the program asks.
+// Bounded limits the responses of a workload cluster for a client that does not use Transports: to limit bytes, and to content that is safe
+// to decode. A redirect is an error: otherwise the administrators of the cluster would decide which server the client connects to.
 func Bounded(limit int64) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return binding{next: next, limit: limit} }
 }
@@ -63,9 +61,8 @@ type binding struct {
 	limit int64
 }
 
-// RoundTrip sends a request, and returns its answer once all of it was read and may be decoded. Of a watch each event is.
-//
-// Answers are asked for in JSON, of which it is simple to say what is in them before they are decoded.
+// RoundTrip sends a request, and returns the response after all of it was read and checked; of a watch, each event is checked. It asks only
+// for JSON, because JSON is simple to check before it is decoded.
 func (b binding) RoundTrip(r *http.Request) (*http.Response, error) {
 	asked := r.Clone(r.Context())
 	asked.Header.Set("Accept", inJSON(asked.Header.Get("Accept")))
@@ -75,14 +72,14 @@ func (b binding) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	body, err := b.bind(r, answer)
 	if err != nil {
-		_ = answer.Body.Close() // nothing of it is wanted
+		_ = answer.Body.Close() // the response is dropped
 		return nil, err
 	}
 	answer.Body, answer.Request = body, r
 	return answer, nil
 }
 
-// inJSON is what is accepted of the types that a client accepts.
+// inJSON returns the JSON media types of an Accept header; if it has none, application/json.
 func inJSON(accepted string) string {
 	var types []string
 	for media := range strings.SplitSeq(accepted, ",") {
@@ -96,7 +93,7 @@ func inJSON(accepted string) string {
 	return strings.Join(types, ",")
 }
 
-// bind returns the body of an answer to a request, as far as it may be decoded.
+// bind checks a response and returns its body.
 func (b binding) bind(r *http.Request, answer *http.Response) (io.ReadCloser, error) {
 	succeeded := answer.StatusCode/100 == 2
 	longest := b.limit
@@ -106,7 +103,7 @@ func (b binding) bind(r *http.Request, answer *http.Response) (io.ReadCloser, er
 	case ofProxy(r.URL.Path, answer):
 		return nil, errProxy
 	case answer.ContentLength == 0:
-		return answer.Body, nil // an empty one has no type, and nothing to count: that of the probe, or an error
+		return answer.Body, nil // nothing to check: an empty response to the probe, or an empty error
 	case !decodable(answer, succeeded):
 		return nil, errEncoding
 	case answer.StatusCode == http.StatusOK && r.URL.Query().Has("watch"):
@@ -125,7 +122,7 @@ func (b binding) bind(r *http.Request, answer *http.Response) (io.ReadCloser, er
 	return io.NopCloser(bytes.NewReader(content)), err
 }
 
-// whole reads an answer to its end.
+// whole reads a response to its end. It returns an error if the response is longer than longest.
 func whole(answer *http.Response, longest int64) ([]byte, error) {
 	if answer.ContentLength > longest {
 		return nil, tooLong(longest)
@@ -140,8 +137,8 @@ func whole(answer *http.Response, longest int64) ([]byte, error) {
 	return content, answer.Body.Close()
 }
 
-// tooDense counts the fields of an answer by its commas, those in texts among them, and the items of a list. What is not JSON is the text
-// of an error, or an error of the decoder. As client-go does, it tells items from ITEMS.
+// tooDense reports whether a response has too many fields, counted by its commas, or too many items in a list. Content that is not JSON has
+// no items: it is the text of an error, or client-go fails to decode it. Like client-go, tooDense does not take ITEMS for items.
 func tooDense(content []byte, limit int64) bool {
 	var list struct {
 		Items []json.RawMessage `json:"items"`
@@ -153,18 +150,18 @@ func manyFields(content []byte) bool {
 	return bytes.Count(content, []byte(",")) > leastFields+len(content)/bytesPerField
 }
 
-// events is the body of a watch: one value after the other, however they are separated. Each is checked before any of it is given out.
+// events is the body of a watch: JSON values, however they are separated. Each event is checked before any part of it is returned.
 type events struct {
 	io.ReadCloser
 	bounded *io.LimitedReader
 	decoder *json.Decoder // of bounded
-	left    int64         // how many it may still have
+	left    int64         // how many more events may follow
 
 	rest []byte
 	err  error
 }
 
-// Read reads the rest of an event, or of the next one.
+// Read reads from the present event or, at its end, from the next one.
 func (e *events) Read(p []byte) (int, error) {
 	if len(e.rest) == 0 && e.err == nil {
 		e.rest, e.err = e.next()
@@ -177,8 +174,8 @@ func (e *events) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads an event. After the last one that there may be the watch ends as if the connection broke: client-go goes on from that event,
-// or drops the list that a server tells as a watch without end.
+// next reads and checks an event. After the maximum number of events it ends the watch as if the connection had broken: client-go continues
+// with a new watch or, if the server sends a list as a watch without end, drops the list.
 func (e *events) next() ([]byte, error) {
 	e.left--
 	if e.left < 0 {
@@ -196,26 +193,28 @@ func (e *events) next() ([]byte, error) {
 	return event, err
 }
 
-// encodings are those besides JSON that client-go decodes, whatever was asked for. (rest.Request, transformResponse and newStreamWatcher.)
+// encodings are the other media types that client-go decodes, even if a request asks for JSON. (rest.Request, transformResponse and
+// newStreamWatcher)
 var encodings = []string{
 	runtime.ContentTypeProtobuf, runtime.ContentTypeYAML, runtime.ContentTypeCBOR, runtime.ContentTypeCBORSequence,
 }
 
-// decodable reports whether client-go decodes an answer as JSON, or not at all. One of no type it would decode as what was asked for.
+// decodable reports whether client-go decodes a response as JSON, or not at all. A success without a media type is not decodable.
 func decodable(answer *http.Response, succeeded bool) bool {
 	media, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type"))
-	if err != nil && !succeeded { // of a proxy: its text is shown, and not decoded
+	if err != nil && !succeeded { // the error of a proxy: as text/plain, client-go shows it and does not decode it
 		media, err = "text/plain", nil
 		answer.Header.Set("Content-Type", media)
 	}
 	return err == nil && !slices.Contains(encodings, media)
 }
 
-// ofProxy reports whether an answer that says that something is there or done, or that it is not there, has nothing in it but a text, and
-// so is none of an API server to what is asked for here. A proxy in front of a server that is gone may give 200 to everything, or 404. The
-// probe of ClusterCache, of the path /, only wants to see whether there is an answer, so what is asked besides has to tell that the cluster
-// is out of reach: else its nodes would be judged for ever as the cache has them, and what was to be deleted would count as gone. Nodes and
-// pods are of a group that is always served: 404 is not about that.
+// ofProxy reports whether a response is not from an API server: it is empty or a text, and its status is a success or, in the core group,
+// 404. A proxy in front of a server that is gone may send 200 or 404 for all requests.
+//
+// The probe of ClusterCache (the path /) accepts any response, so other requests must detect that the cluster cannot be reached. Otherwise
+// nodes would be judged by an old cache for ever, and objects to be deleted would count as gone. An API server sends no such 404 in the
+// core group, because it always serves that group.
 func ofProxy(path string, answer *http.Response) bool {
 	missing := answer.StatusCode == http.StatusNotFound && strings.HasPrefix(path, "/api/v1/")
 	nothing := answer.ContentLength == 0 || strings.HasPrefix(answer.Header.Get("Content-Type"), "text/")

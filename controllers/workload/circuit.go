@@ -14,54 +14,55 @@ import (
 )
 
 const (
-	// AnswerWithin is the one deadline of all that a reconcile of a check or of a power cycle reads live from a workload cluster.
+	// AnswerWithin is the timeout of all live reads of a workload cluster in one reconcile of a check or a power cycle.
 	AnswerWithin = 10 * time.Second
-	// requestTimeout is how long a worker waits for one answer, to its end. With queuedFor, verdicts on other clusters come within 5 s.
+	// requestTimeout is how long a worker waits for a complete response. With queuedFor it is below 5 s, the aim for verdicts on other
+	// clusters.
 	requestTimeout = 3500 * time.Millisecond
-	// atOnce is how many requests to one workload cluster are under way at the same time, queuedFor how long another one waits until one of
-	// them has ended: its worker would be missing elsewhere.
-	atOnce    = 5
+	// atOnce is how many concurrent requests may be sent to one workload cluster.
+	atOnce = 5
+	// queuedFor is how long a further request waits. It is short, because its worker is needed for other clusters.
 	queuedFor = time.Second
-	// lostWithin is how long a request without an answer counts. Answers in between change nothing: a server that answers every other
-	// request holds as many workers.
+	// lostWithin is how long a request without a response counts, even if others get responses: a server that answers every other request
+	// blocks as many workers.
 	lostWithin = time.Minute
-	// pause is how long a cluster is left alone before one request tries it again.
+	// pause is the time before a trial request, in which no request is sent.
 	pause = 20 * time.Second
-	// staleFor is how long the cache of a cluster's nodes is not believed after a list of them was cut off: reflectors ask again within a
-	// minute, and for ever.
+	// staleFor is how long the node cache of a cluster is not trusted after a list of nodes exceeded a limit. Reflectors repeat a failed
+	// list within a minute, so the cache is not trusted while lists fail.
 	staleFor = time.Minute
-	// unawaited is the timeout from which on no worker waits for a request: ClusterCache lists and watches for its caches with one of
-	// eleven minutes.
+	// unawaited is the timeout from which on no worker waits for a request. ClusterCache lists and watches for its caches with eleven
+	// minutes.
 	unawaited = time.Minute
 )
 
 var (
-	// ErrSilent is the error of requests that are not sent, because the workload cluster leaves others unanswered.
+	// ErrSilent says that a request was not sent because the workload cluster leaves other requests unanswered.
 	ErrSilent = errors.New("the workload cluster leaves requests unanswered, and is asked again later")
-	// errLost is the error of a request whose connection ends before the answer begins.
+	// errLost says that the connection ended before the response began.
 	errLost = errors.New("the API server ended the connection instead of an answer")
 )
 
-// circuit decides whether workers may ask one workload cluster. It is open after two requests without an answer within a minute: nothing is
-// sent then but one request after each pause, whose answer closes it. So a cluster whose API server hangs keeps a few workers waiting,
-// once.
+// circuit is a circuit breaker for the requests of workers to one workload cluster. It opens after two requests without a response within a
+// minute. While it is open, it admits only one trial request after each pause; a response to that closes it. So an API server that hangs
+// blocks only a few workers, and only once.
 type circuit struct {
 	clock clock.PassiveClock
-	sent  chan struct{} // has one for each request that is under way
+	sent  chan struct{} // has an element for each request in flight
 
 	mu     sync.Mutex
-	missed time.Time // when the last request ended that had no answer, as far as it counts
+	missed time.Time // when the last request without a response ended; zero if none counts
 	open   bool
-	until  time.Time // when it is open: when the next request may be sent, which is on trial
-	trying bool      // it was
-	stale  time.Time // until when the cache of nodes may show them as they were
+	until  time.Time // while it is open: when the next trial request may be sent
+	trying bool      // a trial request is in flight
+	stale  time.Time // until when the node cache is not trusted
 }
 
 func newCircuit(now clock.PassiveClock) *circuit {
 	return &circuit{clock: now, sent: make(chan struct{}, atOnce)}
 }
 
-// state reports whether the circuit is open at now, or an answer about all nodes was cut off, and whether not even a trial is of use.
+// state reports whether the circuit is open at now or the node cache is not trusted, and whether not even a trial request is useful.
 func (c *circuit) state(now time.Time) (open, rests bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,14 +74,14 @@ func (c *circuit) rests(now time.Time) bool {
 	return c.open && (c.trying || now.Before(c.until))
 }
 
-// cutOff notes that an answer about all nodes was cut off.
+// cutOff notes that a list of nodes exceeded a limit.
 func (c *circuit) cutOff() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stale = c.clock.Now().Add(staleFor)
 }
 
-// enter waits until a request may be sent, and reports whether it is on trial. It is to be left then.
+// enter waits until a request may be sent, and reports whether it is a trial request. Without an error, the caller must call leave.
 func (c *circuit) enter(ctx context.Context) (trial bool, err error) {
 	queued, done := context.WithTimeout(ctx, queuedFor)
 	defer done()
@@ -102,7 +103,7 @@ func (c *circuit) enter(ctx context.Context) (trial bool, err error) {
 // leave notes that a request has ended with err.
 func (c *circuit) leave(trial bool, err error) {
 	<-c.sent
-	var timeout net.Error // a connection that is refused holds no worker up
+	var timeout net.Error // a connection that is refused blocks no worker, so only a timeout counts
 	missed := errors.Is(err, errNoAnswer) || errors.As(err, &timeout) && timeout.Timeout()
 	now := c.clock.Now()
 	c.mu.Lock()
@@ -110,7 +111,7 @@ func (c *circuit) leave(trial bool, err error) {
 	switch {
 	case trial:
 		c.open, c.trying, c.missed, c.until = missed, false, time.Time{}, now.Add(pause)
-	case !missed, c.open: // what was sent before it opened says nothing new
+	case !missed, c.open: // requests that were sent before the circuit opened do not count
 	case c.missed.IsZero() || now.Sub(c.missed) >= lostWithin:
 		c.missed = now
 	default:
@@ -118,17 +119,17 @@ func (c *circuit) leave(trial bool, err error) {
 	}
 }
 
-// awaited reports whether a worker waits for the answer to a request: none does for a probe, of the path /, and for what caches list and
-// watch.
+// awaited reports whether a worker waits for the response to a request. No worker waits for a probe (the path /), nor for lists and watches
+// of caches.
 func awaited(r *http.Request) bool {
 	query := r.URL.Query()
 	timeout, err := time.ParseDuration(query.Get("timeout"))
 	return r.URL.Path != "/" && !query.Has("watch") && (err != nil || timeout < unawaited)
 }
 
-// final is an error after which client-go does not try again by itself. It would wait between ten trials, for a second or for as long as
-// the server says in Retry-After, with the worker, while nothing is under way that could be counted. The caller tries again, with the
-// pauses of any failure. (client-go, rest.Request and withRetry.)
+// final returns an error after which client-go does not retry. Otherwise it would retry up to ten times, and before each time block the
+// worker for a second or for Retry-After, while the circuit has no request to count. The controller retries as after any other failure.
+// (client-go, rest.Request and withRetry)
 func final(err error) error {
 	if utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) {
 		return errLost

@@ -27,14 +27,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// nodesOnly maps the one kind that is asked for here, so that no server is asked for others.
+// nodesOnly returns a mapper for nodes, so that clients need no discovery.
 func nodesOnly() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	return mapper
 }
 
-// oneServer is a ClusterCache whose clusters are all at one address, and answer probes. It asks them by transports, if there are any.
+// oneServer is a ClusterCache whose clusters all have the same server and answer probes. It uses transports if they are set.
 type oneServer struct {
 	clustercache.ClusterCache
 	config     *rest.Config
@@ -69,7 +69,7 @@ type sends func(*http.Request) (*http.Response, error)
 
 func (s sends) RoundTrip(r *http.Request) (*http.Response, error) { return s(r) }
 
-// clustersAt are clusters of which the one that is gated is asked by server.
+// clustersAt returns Clusters in which server answers for the cluster gated.
 func clustersAt(now clock.PassiveClock, server http.RoundTripper) (*Clusters, *route) {
 	transports := NewTransports(1<<20, now)
 	to := newRoute(gated, now)
@@ -80,7 +80,7 @@ func clustersAt(now clock.PassiveClock, server http.RoundTripper) (*Clusters, *r
 	return c, to
 }
 
-// answerOf is an answer in JSON.
+// answerOf returns a response in JSON.
 func answerOf(r *http.Request, content io.Reader) *http.Response {
 	return &http.Response{
 		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: -1,
@@ -90,7 +90,7 @@ func answerOf(r *http.Request, content io.Reader) *http.Response {
 
 const noNodes = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{},"items":[]}`
 
-// hangs answers nothing while it hangs.
+// hangs is a server that does not answer until on is closed.
 type hangs struct {
 	asked atomic.Int32
 	on    chan struct{}
@@ -212,8 +212,8 @@ func (n never) Read([]byte) (int, error) {
 
 func TestAClusterIsAskedWhatItAnswers(t *testing.T) {
 	opened := []string{"go", "go", "10s", "silence", "silence"}
-	// What befalls the requests to a cluster, in order: "5s" passes; "go" and "refuse" are what becomes of the next one; "answer" and
-	// "silence" end the oldest.
+	// A row is a sequence: "5s" lets time pass, "go" is a request that is sent, "refuse" is a request that is refused, and "answer" and
+	// "silence" end the oldest request in flight.
 	for name, happens := range map[string][]string{
 		"one without an answer is nothing":       {"go", "10s", "silence", "go"},
 		"after two none is sent":                 append(opened, "refuse", "19s", "refuse"),
@@ -227,7 +227,7 @@ func TestAClusterIsAskedWhatItAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now := testclock.NewFakePassiveClock(noon.Time)
 			c := newCircuit(now)
-			var sent []bool // the requests that are under way, and whether they are on trial
+			var sent []bool // the requests in flight: whether each is a trial request
 			for i, what := range happens {
 				switch what {
 				case "answer":
@@ -254,7 +254,7 @@ func TestAClusterIsAskedWhatItAnswers(t *testing.T) {
 	}
 }
 
-// client-go would try ten times, and sleep in between with the worker, past all that is counted here.
+// client-go would retry ten times, and block the worker in between, which the circuit does not notice.
 func TestAServerThatSaysTryAgainLaterHoldsNoWorkerUntilThen(t *testing.T) {
 	for name, tc := range map[string]struct {
 		code  int
@@ -286,7 +286,7 @@ func TestAServerThatSaysTryAgainLaterHoldsNoWorkerUntilThen(t *testing.T) {
 	}
 }
 
-// cachedView fills the cache of a cluster's nodes, and returns what views the cluster.
+// cachedView fills the node cache of the cluster gated, and returns a function that calls View.
 func cachedView(t *testing.T, clusters *Clusters, now *testclock.FakePassiveClock) func() View {
 	t.Helper()
 	_, nodes := informerOf(&corev1.Node{})
@@ -330,7 +330,7 @@ func TestAClusterIsDownUntilAListShowsThatItsCacheIsNotOld(t *testing.T) {
 	}
 }
 
-// Its last answer may be old, or that of a proxy, and what is judged meanwhile was not written by its clock.
+// The last response of such a cluster may be old or from a proxy, and its clock has written nothing that is judged now.
 func TestTheClockOfAClusterOutOfReachStopsNoCheck(t *testing.T) {
 	now := testclock.NewFakePassiveClock(noon.Time)
 	clusters, route := clustersAt(now, &hangs{})
@@ -346,8 +346,8 @@ func TestTheClockOfAClusterOutOfReachStopsNoCheck(t *testing.T) {
 	}
 }
 
-// ClusterCache probes by the path /, and lists and watches for its caches with a timeout of eleven minutes. (clusterAccessor,
-// createCachedClient.)
+// ClusterCache probes the path /, and lists and watches for its caches with a timeout of eleven minutes. (clusterAccessor,
+// createCachedClient)
 func TestWhatNoWorkerWaitsForPassesAnOpenCircuit(t *testing.T) {
 	server, now := &hangs{on: make(chan struct{})}, testclock.NewFakePassiveClock(noon.Time)
 	close(server.on)

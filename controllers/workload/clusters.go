@@ -1,5 +1,5 @@
-// Package workload reads the workload clusters through the connections of Cluster API's ClusterCache: their nodes from caches kept small,
-// single nodes live, and whether a cluster can be reached at all. It decides nothing.
+// Package workload reads workload clusters through the connections of Cluster API's ClusterCache: nodes from small caches, single nodes
+// from API servers, and whether a cluster can be reached.
 package workload
 
 import (
@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// ProbeInterval is how often ClusterCache asks a connected cluster whether it is there. A probe that
-	// succeeds again after failures raises no event, so its users read again after this time.
+	// ProbeInterval is how often ClusterCache probes a connected cluster. There is no event when a probe succeeds again after failures, so
+	// controllers call View again after this time.
 	ProbeInterval = 10 * time.Second
-	// refusedInterval is how often to look whether a kubeconfig is still refused for the same entry: ClusterCache reads it again after 30
-	// seconds, and sends no event.
+	// refusedInterval is how often to check whether a kubeconfig is still refused: ClusterCache reads it again after 30 seconds, without an
+	// event.
 	refusedInterval = 30 * time.Second
 )
 
@@ -36,36 +36,36 @@ const (
 	Down   = health.Down
 )
 
-// Clusters gives views of workload clusters. It is safe for concurrent use.
+// Clusters returns Views of workload clusters. It is safe for concurrent use.
 type Clusters struct {
 	cache clustercache.ClusterCache
-	// Transports are those that the cache connects by.
+	// Transports are used by the connections of cache.
 	Transports *Transports
-	// Server is the API server of the management cluster, whose clock is held against that of this process. It may be nil.
+	// Server compares the clock with that of the API server of the management cluster. It may be nil.
 	Server *clockerror.Server
-	// Management has the Clusters, which keep which workload cluster they are. It may be nil: none does then.
+	// Management reads and writes Clusters, whose annotation has the UID of the workload cluster. If nil, View does not compare the UID.
 	Management client.Client
 
 	mu     sync.Mutex
 	states map[client.ObjectKey]*state
 }
 
-// state is what is kept of one cluster.
+// state is what Clusters stores about one cluster.
 type state struct {
 	nodes      toolscache.SharedIndexInformer // the cache of its nodes; nil while there is none
-	connection int                            // counts these caches
-	doubt      *doubt                         // about the cache; nil if there is none
+	connection int                            // how many such caches there have been
+	doubt      *doubt                         // nil if the cache is up to date
 	identity   identity
 }
 
-// dropStopped drops the cache of a connection that is no more: it holds all nodes of a cluster.
+// dropStopped drops the node cache of a connection that has ended, to free memory.
 func (s *state) dropStopped() {
 	if s.nodes != nil && s.nodes.IsStopped() {
 		s.nodes = nil
 	}
 }
 
-// of returns the state of a cluster. The mutex is held.
+// of returns the state of a cluster, and adds it if it is missing. The mutex must be held.
 func (c *Clusters) of(cluster client.ObjectKey) *state {
 	if c.states[cluster] == nil {
 		c.states[cluster] = &state{}
@@ -73,10 +73,10 @@ func (c *Clusters) of(cluster client.ObjectKey) *state {
 	return c.states[cluster]
 }
 
-// RBAC in the workload clusters. ClusterCache's probe asks for the path /.
+// RBAC in the workload clusters. ClusterCache probes the path /.
 // +kubebuilder:rbac:urls=/,verbs=get
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get;list;watch
-// ClusterCache asks a cluster for the pod that it runs in, to know whether that is its own cluster. Refused, it does not connect.
+// Transports read the manager's pod, to find the manager's own cluster (runsIn). Without this right, no request is sent.
 // +kubebuilder:rbac:groups=core,resources=pods,verbs=get
 
 // NewClusters returns the workload clusters that cc connects to.
@@ -84,44 +84,45 @@ func NewClusters(cc clustercache.ClusterCache) *Clusters {
 	return &Clusters{cache: cc, Transports: &Transports{}, states: map[client.ObjectKey]*state{}}
 }
 
-// View is a workload cluster as it was read once.
+// View is the state of a workload cluster at one time.
 type View struct {
 	Link health.Link
-	// Recheck is how long to wait before looking again if no event comes; zero if one will.
+	// Recheck is after how long to call View again if no event comes; zero if an event will come.
 	Recheck time.Duration
-	// Refused is why ClusterCache does not connect to the cluster, if that is because of its kubeconfig.
+	// Refused is why the kubeconfig is refused, if ClusterCache does not connect for that reason.
 	Refused *RefusedError
-	// Silent says that the cluster answers probes, and leaves other requests unanswered, or answers them without end: it is Down for that.
+	// Silent says that the link is Down because the cluster answers probes but no other requests, or answers without end.
 	Silent bool
-	// Changed is a ChangedError if another workload cluster answers: it is Down for that.
+	// Changed is a ChangedError if the link is Down because another workload cluster answers.
 	Changed error
-	// Keep writes to the Cluster which workload cluster answers; nil if that is not known, or kept already. It is for a controller that
-	// acts on the cluster: in observe mode nothing is written.
+	// Keep writes the UID of the workload cluster to the Cluster; nil if the UID is not known or already written. Only a controller that
+	// acts on the cluster calls Keep: in observe mode nothing is written.
 	Keep func(context.Context)
-	// ClockAhead is how far the clock of this process is ahead of that of the cluster's API server, or of the management cluster's, if that
-	// error is larger; less than 0 if it is behind, 0 up to 30 s. A cluster that is not Up has no say in it.
+	// ClockAhead is by how much the clock of this process is ahead of the clock of the API server of the management cluster or, if Link is
+	// Up, of the workload cluster, whichever error is larger. It is negative if the clock is behind, and 0 for errors of at most 30 s.
 	ClockAhead time.Duration
 
 	nodes toolscache.Indexer
 }
 
-// Seen is a view of nodes that are kept elsewhere than in a cache, such as by a user's command. They are not changed.
+// Seen returns a View of nodes that were read elsewhere, such as by a user's command.
 func Seen(link health.Link, nodes []*corev1.Node) View {
 	indexer := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{byProviderID: providerIDs})
 	for _, node := range nodes {
-		_ = indexer.Add(node) // each has a key, which is its name
+		_ = indexer.Add(node) // fails only for an object without a key
 	}
 	return View{Link: link, nodes: indexer}
 }
 
-// View looks at cluster, at now, and makes sure that watches on its nodes are in place. It asks the cluster itself only after an outage,
-// whether the cache has caught up. A cluster that leaves requests unanswered is Down, and is asked that as often as its circuit lets it be.
+// View returns the state of a cluster at now, and begins watches on its nodes that have not begun. It sends requests to the cluster only to
+// read its UID, and after an outage to check whether the cache has caught up. A cluster that leaves requests unanswered is Down; its
+// circuit limits the requests.
 func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (View, error) {
 	view, err := c.view(ctx, cluster, now, watches)
 	if err == nil && c.Management != nil {
 		view = c.identified(ctx, cluster, view, now)
 	}
-	if to := c.Transports.routeOf(cluster); view.Link == Up && to != nil { // else its last answer may be old, or of a proxy
+	if to := c.Transports.routeOf(cluster); view.Link == Up && to != nil { // otherwise the last response may be old, or from a proxy
 		view.ClockAhead = to.clock.Ahead()
 	}
 	if c.Server != nil {
@@ -130,12 +131,12 @@ func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.
 		}
 	}
 	if view.ClockAhead != 0 && view.Recheck == 0 {
-		view.Recheck = ProbeInterval // nothing tells that a clock was set
+		view.Recheck = ProbeInterval // there is no event when a clock is corrected
 	}
 	return view, err
 }
 
-// view is the View of whatever cluster answers.
+// view returns the View without regard to which workload cluster answers.
 func (c *Clusters) view(ctx context.Context, cluster client.ObjectKey, now time.Time, watches []clustercache.Watcher) (View, error) {
 	probes, connected := c.cache.GetHealthCheckingState(ctx, cluster), true
 	for _, watch := range append(watches, c.store(cluster)) { //nolint:contextcheck // the cache that it drops outlives the reconcile
@@ -149,7 +150,7 @@ func (c *Clusters) view(ctx context.Context, cluster client.ObjectKey, now time.
 	}
 	silent, rests := c.Transports.silent(cluster, now)
 	if silent {
-		c.Doubt(cluster, now) // the list of nodes that ends the doubt is the trial
+		c.Doubt(cluster, now) // the list of nodes that ends the doubt is the trial request of the circuit
 	}
 	informer, doubt := c.look(cluster, now, connected && probes.ConsecutiveFailures == 0 && !rests)
 	if doubt != nil && doubt.answered && c.caughtUp(ctx, cluster, doubt, informer.GetIndexer()) {
@@ -172,13 +173,13 @@ func (c *Clusters) view(ctx context.Context, cluster client.ObjectKey, now time.
 	return v, nil
 }
 
-// ForgetDeleted makes c forget Clusters that are deleted, as clusters, the cache of the management cluster, shows. They are not read again,
-// and thousands may come and go. A Cluster that is made again under the same name inherits nothing either.
+// ForgetDeleted makes c drop the state of a Cluster when it is deleted, because thousands may come and go. A new Cluster of the same name
+// starts without state. clusters is the cache of the management cluster.
 func (c *Clusters) ForgetDeleted(ctx context.Context, clusters cache.Cache) error {
 	informer, err := clusters.GetInformer(ctx, &clusterv1.Cluster{}, cache.BlockUntilSynced(false))
 	if err == nil {
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			// What it is connected by stays: ClusterCache, which hears of the Cluster as well, may have connected already.
+			// The route stays, because ClusterCache gets this event too and may have connected already.
 			AddFunc: func(obj any) {
 				c.mu.Lock()
 				defer c.mu.Unlock()
@@ -187,7 +188,7 @@ func (c *Clusters) ForgetDeleted(ctx context.Context, clusters cache.Cache) erro
 				}
 			},
 			UpdateFunc: func(before, after any) {
-				if before.(client.Object).GetUID() != after.(client.Object).GetUID() { // the deletion was missed
+				if before.(client.Object).GetUID() != after.(client.Object).GetUID() { // the informer missed the deletion
 					c.forget(after)
 				}
 			},
@@ -200,7 +201,7 @@ func (c *Clusters) ForgetDeleted(ctx context.Context, clusters cache.Cache) erro
 	return nil
 }
 
-// forget drops what is kept of the Cluster obj, or of one whose deletion was missed.
+// forget drops the state and the route of a Cluster. obj may be a DeletedFinalStateUnknown.
 func (c *Clusters) forget(obj any) {
 	key, err := toolscache.DeletionHandlingObjectToName(obj)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
-// plainNode is a node with nothing but what every kubelet reports.
+// plainNode returns a node with only what every kubelet reports.
 func plainNode() *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "worker-0001.example.com", UID: "0b1f5b6e-3c1d-4a53-9a53-7f1f3c1d4a53", ResourceVersion: "123456789",
@@ -39,7 +39,7 @@ func plainNode() *corev1.Node {
 	return n
 }
 
-// readAll reads an answer, or a watch, as client-go does, and returns how that ends.
+// readAll reads a response or a watch as client-go does, and returns the error.
 func readAll(t testing.TB, contentType string, limit int64, watch bool, sent []byte) error {
 	t.Helper()
 	address := &url.URL{Path: "/api/v1/nodes"}
@@ -107,7 +107,7 @@ func TestAnAnswerHasNoMoreInItThanOneOfItsLength(t *testing.T) {
 	}
 }
 
-// Objects of Kubernetes itself are sent in protobuf to who accepts it.
+// An API server sends objects of Kubernetes in protobuf to clients that accept it.
 func TestAnswersAreAskedForInJSON(t *testing.T) {
 	const metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 	for accepted, want := range map[string]string{
@@ -141,7 +141,7 @@ func TestAWatchHasNoMoreEventsAndNoneThatIsLonger(t *testing.T) {
 	}
 }
 
-// A watch in JSON is one value after the other, however they are separated. (client-go goes by json.Decoder.)
+// A watch is a sequence of JSON values, however they are separated. (client-go uses json.Decoder)
 func TestALineThatEndsWithinAnEventEndsNothing(t *testing.T) {
 	lines := strings.Repeat(strings.Repeat("{},", 900)+"\n", 400)
 	for name, tc := range map[string]struct {
@@ -158,8 +158,7 @@ func TestALineThatEndsWithinAnEventEndsNothing(t *testing.T) {
 	}
 }
 
-// What is counted was written by the administrators of a workload cluster, and is counted before anything else reads it. client-go must not
-// find more in it than was counted.
+// The administrators of a workload cluster may send anything. client-go must not decode more items and fields than were counted before.
 func FuzzContents(f *testing.F) {
 	const limit = 8 * bytesPerItem
 	node, err := json.Marshal(plainNode())

@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// scheme is that of the addresses by which ClusterCache knows workload clusters: workload://<namespace>.<name>.
+// scheme is the scheme of the addresses that ClusterCache has for workload clusters: workload://<namespace>.<name>.
 const scheme = "workload"
 
-// Register makes t carry what http.DefaultTransport is asked for. Once in the life of a process there may be one that does.
+// Register makes http.DefaultTransport pass requests with this scheme to t. A process may call it only once.
 //
-// ClusterCache makes its clients of a kubeconfig alone, and reads each answer to its end, however long that is. So it is given one that
-// names no server but Transports, by an address of a scheme of its own. What client-go makes of that it sends by http.DefaultTransport,
-// which knows who carries that scheme. (client-go, transport/cache.go; net/http, Transport.RegisterProtocol; docs/decisions.md.)
+// ClusterCache makes its clients only from kubeconfigs, and client-go reads each response to its end, however long it is. So ClusterCache
+// gets a kubeconfig with this scheme in place of the server. For such a kubeconfig client-go uses http.DefaultTransport, which passes the
+// requests to t. (client-go, transport/cache.go; net/http, Transport.RegisterProtocol; docs/decisions.md)
 func (t *Transports) Register() error {
 	transport, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
@@ -27,11 +27,11 @@ func (t *Transports) Register() error {
 	return nil
 }
 
-// hostOf is the host in the address of a cluster. A namespace has no dot.
+// hostOf returns the host in the address of a cluster. It is unique, because a namespace has no dot.
 func hostOf(cluster client.ObjectKey) string { return cluster.Namespace + "." + cluster.Name }
 
-// carriedBy returns a kubeconfig by which requests to a host come to Transports. It has no credentials: these have those of the cluster's
-// own.
+// carriedBy returns a kubeconfig whose requests go to Transports. It has no credentials, because Transports use those of the cluster's own
+// kubeconfig.
 func carriedBy(host string) ([]byte, error) {
 	address := url.URL{Scheme: scheme, Host: host}
 	return clientcmd.Write(clientcmdapi.Config{

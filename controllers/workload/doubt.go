@@ -12,35 +12,35 @@ import (
 )
 
 const (
-	// patience is how long to stay Unsure. A cluster that lets itself be probed but not be read, or that ClusterCache does not try to
-	// connect to, is as much out of reach as one that is silent.
+	// patience is how long a cluster may be Unsure before it is Down. Probes may succeed although the cluster cannot be read, and
+	// ClusterCache may not try to connect.
 	patience = time.Minute
-	// lost is the number of attempts in a row that have to fail for a cluster to count as Down. One alone is a dropped packet
-	// or a kubeconfig that was just rotated.
+	// lost is how many probes in a row must fail until a cluster is Down. A single failure may be a lost packet or a kubeconfig that was
+	// just rotated.
 	lost = 2
-	// catchUpInterval is how often to look whether a cache has caught up after an outage. Nothing tells that it has.
+	// catchUpInterval is how often to check whether a cache has caught up after an outage. There is no event for that.
 	catchUpInterval = time.Second / 2
 )
 
-// doubt is what is kept of a cluster from the moment at which it does not answer until its cache can be trusted again.
+// doubt says that the node cache of a cluster cannot be trusted: from when the cluster stops answering until the cache has caught up.
 //
-// An answered probe is not enough for that. A watch that broke is made again with growing pauses, so for up to half a minute the cache
-// shows the nodes as they were before the outage: one that was silent then and is healthy now would be marked unhealthy.
+// A successful probe does not end a doubt. A broken watch is retried with growing pauses, so for up to half a minute the cache shows the
+// nodes as before the outage: a node that was NotReady then and is healthy now would be judged unhealthy.
 type doubt struct {
 	since    time.Time
-	answered bool
-	// stale is the connection whose cache was filled before; 0 for none. One that is filled anew shows what is.
+	answered bool // the cluster answers again, and its cache is filled
+	// stale is the connection whose cache was filled before the outage; 0 if there is none. The cache of a later connection can be trusted.
 	stale int
-	// versions are those of the nodes when the cluster first answered again; nil before.
+	// versions are the resourceVersions of the nodes when the cluster first answered again; nil before.
 	versions map[string]string
 }
 
-// look returns the cache of a cluster's nodes, and the doubt about it; nil if there is none.
+// look returns the node cache of a cluster, and the doubt about it; nil if there is none. answers says that the cluster answers.
 func (c *Clusters) look(cluster client.ObjectKey, now time.Time, answers bool) (toolscache.SharedIndexInformer, *doubt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state := c.of(cluster)
-	state.dropStopped() // the doubt stays: that a cluster does not answer is not over with its connection
+	state.dropStopped() // but keep the doubt, because the outage may go on with the next connection
 	filled := state.nodes != nil && state.nodes.HasSynced()
 	if filled && answers && (state.doubt == nil || state.doubt.stale != state.connection) {
 		state.doubt = nil
@@ -60,8 +60,8 @@ func (c *Clusters) look(cluster client.ObjectKey, now time.Time, answers bool) (
 	return state.nodes, &next
 }
 
-// Doubt makes the next view of cluster prove that the cache shows its nodes as they are, which takes one list of them. It is for who has
-// not looked for a while: what happened meanwhile was not seen.
+// Doubt makes the next View of a cluster check by a list of its nodes that the cache is up to date. Call it before View if View was not
+// called for a while, because an outage in that time was not noticed.
 func (c *Clusters) Doubt(cluster client.ObjectKey, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,8 +70,8 @@ func (c *Clusters) Doubt(cluster client.ObjectKey, now time.Time) {
 	}
 }
 
-// caughtUp reports whether the cache shows no node as it was before the cluster answered again. It asks the cluster once what there is;
-// later versions of nodes show as well that the cache is being told.
+// caughtUp reports whether all nodes in the cache are at least as new as when the cluster first answered again. It lists the nodes of the
+// cluster only once for each doubt.
 func (c *Clusters) caughtUp(ctx context.Context, cluster client.ObjectKey, d *doubt, cache toolscache.Indexer) bool {
 	if d.versions == nil {
 		versions, err := c.nodeVersions(ctx, cluster)
@@ -86,7 +86,7 @@ func (c *Clusters) caughtUp(ctx context.Context, cluster client.ObjectKey, d *do
 	for name, version := range d.versions {
 		obj, exists, err := cache.GetByKey(name)
 		if err != nil || !exists {
-			continue // a missing node is asked for
+			continue // NodesExist checks missing nodes
 		}
 		cached, err := resourceversion.CompareResourceVersion(obj.(client.Object).GetResourceVersion(), version)
 		if err != nil || cached < 0 {
@@ -96,7 +96,7 @@ func (c *Clusters) caughtUp(ctx context.Context, cluster client.ObjectKey, d *do
 	return true
 }
 
-// view is what is to be seen of the cluster meanwhile.
+// view returns the View of a cluster while there is a doubt.
 func (d *doubt) view(now time.Time, connected bool, health clustercache.HealthCheckingState) View {
 	v := View{Link: Unsure}
 	if health.ConsecutiveFailures >= lost || now.Sub(d.since) >= patience {
@@ -105,10 +105,9 @@ func (d *doubt) view(now time.Time, connected bool, health clustercache.HealthCh
 	switch {
 	case d.answered:
 		v.Recheck = catchUpInterval
-	case v.Link == Down && !connected: // that the connection is made again raises an event
+	case v.Link == Down && !connected: // there is an event when ClusterCache reconnects
 	default:
-		// There is an event of every node, but none that says that these were all, and none of a probe that succeeds again. The
-		// first list is a matter of a second, all else of a probe.
+		// There is no event when the first list is complete, which takes about a second, and none when a probe succeeds again.
 		v.Recheck = min(max(now.Sub(d.since)/2, time.Second/4), ProbeInterval)
 	}
 	return v

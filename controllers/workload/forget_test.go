@@ -33,7 +33,7 @@ func (i informers) GetInformer(context.Context, client.Object, ...cache.Informer
 	return i.SharedIndexInformer, nil
 }
 
-// listed is a source that is listed first and watched then.
+// listed is a source for list and watch, without a streaming list.
 type listed struct{ *fcache.FakeControllerSource }
 
 func (listed) IsWatchListSemanticsUnSupported() bool { return true }
@@ -43,7 +43,7 @@ func informerOf(obj client.Object) (*fcache.FakeControllerSource, informers) {
 	return source, informers{SharedIndexInformer: toolscache.NewSharedIndexInformer(listed{source}, obj, 0, toolscache.Indexers{})}
 }
 
-// removable is a cache of nodes that ends when it is removed.
+// removable is a cache of nodes whose informer can be removed.
 type removable struct {
 	informers
 	stop chan struct{}
@@ -92,7 +92,7 @@ func TestAClusterThatInventsNodesIsOutOfReachBeforeItFillsTheMemory(t *testing.T
 	}
 }
 
-// eventually waits until that is so.
+// eventually waits until so returns true.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) { return so(), nil })
@@ -101,7 +101,7 @@ func eventually(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// lives lets a cluster with so many nodes be connected, fail to answer, and be disconnected.
+// lives connects a cluster with so many nodes, lets it fail to answer, and disconnects it.
 func lives(t *testing.T, c *Clusters, key client.ObjectKey, nodes int) {
 	t.Helper()
 	source, there := informerOf(&corev1.Node{})
@@ -135,7 +135,7 @@ func kept(c *Clusters) (nodes, doubts int) {
 	return nodes, doubts
 }
 
-// ClusterCache, which hears of a Cluster as well, may have connected to it before.
+// ClusterCache gets the events of Clusters too, and may have connected before.
 func TestAClusterThatIsGoneIsForgottenAndOneThatIsMadeAgainInheritsNoDoubt(t *testing.T) {
 	source, management := informerOf(&clusterv1.Cluster{})
 	server, transports := serve(t, func(http.ResponseWriter, *http.Request) {}), NewTransports(1<<20, clock.RealClock{})

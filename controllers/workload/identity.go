@@ -19,23 +19,25 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/undone"
 )
 
-// RBAC in the workload clusters, to know which one answers.
+// RBAC in the workload clusters, to read their UID.
 // +kubebuilder:rbac:groups=core,resources=namespaces,resourceNames=kube-system,verbs=get
 
-// ChangedError says that another workload cluster answers than the Cluster keeps. The UIDs are those of their namespaces kube-system.
+// ChangedError says that another workload cluster (Found) answers than the one in the annotation of the Cluster (Kept). The UID of a
+// workload cluster is that of its namespace kube-system.
 type ChangedError struct {
 	Cluster     client.ObjectKey
 	Kept, Found types.UID
 }
 
-// Error names both, and how a person confirms the one that answers.
+// Error names both UIDs, and the command that confirms the new cluster.
 func (e *ChangedError) Error() string {
 	return fmt.Sprintf("another workload cluster answers, whose namespace kube-system has UID %s; %s is kept on the Cluster. "+
 		"If it is the right one, run kubectl annotate clusters.cluster.x-k8s.io %s -n %s %s-",
 		e.Found, e.Kept, e.Cluster.Name, e.Cluster.Namespace, mendv1.WorkloadClusterAnnotation)
 }
 
-// Kept is the UID that cluster keeps; empty if none. One that was copied with a Cluster, or restored, has the UID of another one before it.
+// Kept returns the UID of the workload cluster in the annotation of cluster; empty if there is none. The annotation also has the UID of the
+// Cluster, and does not count if that differs: then the annotation was copied or restored from another Cluster.
 func Kept(cluster *clusterv1.Cluster) types.UID {
 	uid, kept, _ := strings.Cut(cluster.Annotations[mendv1.WorkloadClusterAnnotation], "/")
 	if uid != string(cluster.UID) {
@@ -44,7 +46,7 @@ func Kept(cluster *clusterv1.Cluster) types.UID {
 	return types.UID(kept)
 }
 
-// Keeps is the value of the annotation by which cluster keeps uid.
+// Keeps returns the value of the annotation for cluster and the UID of its workload cluster.
 func Keeps(cluster *clusterv1.Cluster, uid types.UID) string {
 	return string(cluster.UID) + "/" + string(uid)
 }
@@ -57,20 +59,21 @@ func UIDOf(ctx context.Context, live client.Reader) (types.UID, error) {
 	return namespace.UID, err
 }
 
-// identity is which workload cluster answers.
+// identity says which workload cluster answers.
 type identity struct {
-	connection int                   // the one by which that was read; 0 to read it again
+	connection int                   // the connection by which uid was read; 0 to read it again
 	uid        types.UID             // empty if it could not be read
-	changed    bool                  // it is not the one that is kept
-	kept       undone.Did[types.UID] // how often the Cluster was to keep it: the write may fail, or another client undo it
+	changed    bool                  // uid is not the one in the annotation
+	kept       undone.Did[types.UID] // the writes of the annotation: a write may fail, or another client may undo it
 }
 
-// identifiedFor is how long it counts which workload cluster has answered: what is done next by the same reconcile, or by those of other
-// machines, would ask the same again. Another kubeconfig, another connection and a Cluster that is made anew end it before.
+// identifiedFor is how long a UID that was read is used, so that the reconciles of many machines do not read it again. It ends earlier with
+// another kubeconfig, another connection or a new Cluster of the same name.
 const identifiedFor = time.Second
 
-// Verify asks which workload cluster answers, for a controller that is about to act, and returns a ChangedError if another one is kept.
-// What cannot be read says nothing. A Cluster that keeps none keeps this one from now on.
+// Verify reads which workload cluster answers, for a controller that is about to act. It returns a ChangedError if the annotation of the
+// Cluster names another one, and nil if the UID cannot be read. If the Cluster has no annotation and none was written before, Verify writes
+// it.
 func (c *Clusters) Verify(ctx context.Context, cluster client.ObjectKey) error {
 	c.mu.Lock()
 	known, connection := c.of(cluster).identity, c.of(cluster).connection
@@ -89,8 +92,8 @@ func (c *Clusters) Verify(ctx context.Context, cluster client.ObjectKey) error {
 	return err
 }
 
-// identified is v, or Down if another workload cluster is behind it: that is read once for each connection, and each time while it is so,
-// or while it fails. A refusal stands.
+// identified returns v, or a View that is Down if another workload cluster answers. It reads the UID once for each connection, and again
+// each time while the UID is another one or the read fails. If the read is forbidden, it does not try again.
 func (c *Clusters) identified(ctx context.Context, cluster client.ObjectKey, v View, now time.Time) View {
 	c.mu.Lock()
 	known, connection := c.of(cluster).identity, c.of(cluster).connection
@@ -108,7 +111,8 @@ func (c *Clusters) identified(ctx context.Context, cluster client.ObjectKey, v V
 	return v
 }
 
-// identify reads which workload cluster answers. A connection to two may have nodes of both in its cache: it ends, and false is returned.
+// identify reads which workload cluster answers. If the UID changes within a connection, the cache may have nodes of both clusters: then
+// identify ends the connection and returns false.
 func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool {
 	ctx, done := context.WithTimeout(ctx, requestTimeout)
 	defer done()
@@ -134,7 +138,7 @@ func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool 
 		to.reconnects.Store(true)
 		state.nodes = nil
 	}
-	if to != nil && err == nil { // unless the kubeconfig was changed meanwhile: the answer may be of the one before
+	if to != nil && err == nil { // does nothing if the kubeconfig has changed meanwhile
 		to.identified.CompareAndSwap(before, new(c.Transports.clock.Now()))
 	}
 	known.connection, known.uid = state.connection, uid
@@ -144,17 +148,17 @@ func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool 
 	return !ends
 }
 
-// compare compares what was last read of a cluster with what its Cluster keeps. Of a Cluster that keeps none it returns what makes it do
-// so.
+// compare compares the UID that was last read with the annotation of the Cluster. If there is no annotation, it returns a function that
+// writes it.
 func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey, now time.Time) (keep func(context.Context), err error) {
 	object := &clusterv1.Cluster{}
 	if err := c.Management.Get(ctx, cluster, object, client.UnsafeDisableDeepCopy); err != nil || !object.DeletionTimestamp.IsZero() {
-		if apierrors.IsNotFound(err) { // it may have been read after it was forgotten
+		if apierrors.IsNotFound(err) { // the state may have been created again after forget
 			c.mu.Lock()
 			delete(c.states, cluster)
 			c.mu.Unlock()
 		}
-		return nil, nil // a Cluster that is gone keeps nothing
+		return nil, nil // a Cluster that is gone has no annotation
 	}
 	kept := Kept(object)
 	c.mu.Lock()
@@ -173,7 +177,7 @@ func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey, now ti
 	return func(ctx context.Context) { c.keep(ctx, object, found, now) }, nil
 }
 
-// keep writes to a Cluster which workload cluster it is.
+// keep writes the UID of the workload cluster into the annotation of its Cluster.
 func (c *Clusters) keep(ctx context.Context, cluster *clusterv1.Cluster, uid types.UID, now time.Time) {
 	c.mu.Lock()
 	known := &c.of(client.ObjectKeyFromObject(cluster)).identity
@@ -181,7 +185,7 @@ func (c *Clusters) keep(ctx context.Context, cluster *clusterv1.Cluster, uid typ
 	c.mu.Unlock()
 	next := cluster.DeepCopy()
 	metav1.SetMetaDataAnnotation(&next.ObjectMeta, mendv1.WorkloadClusterAnnotation, Keeps(cluster, uid))
-	// With the lock: what another manager has kept meanwhile stands.
+	// The optimistic lock protects an annotation that another manager has written meanwhile.
 	err := c.Management.Patch(ctx, next, client.MergeFromWithOptions(cluster, client.MergeFromWithOptimisticLock{}))
 	if err != nil && !apierrors.IsConflict(err) {
 		log.FromContext(ctx).Error(err, "Cannot keep on a Cluster which workload cluster it is", "Cluster", client.ObjectKeyFromObject(cluster))

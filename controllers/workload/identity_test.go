@@ -26,7 +26,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// connected is a connection to a workload cluster.
+// connected is a ClusterCache that is connected to one workload cluster.
 type connected struct {
 	clustercache.ClusterCache
 	to client.Client
@@ -46,7 +46,7 @@ func objects(t *testing.T, all ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(all...).Build()
 }
 
-// clusterOf is Cluster c1, which keeps that.
+// clusterOf returns Cluster c1 with this value of the annotation.
 func clusterOf(kept string) *clusterv1.Cluster {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c1.Namespace, Name: c1.Name, UID: "c1"}}
 	if kept != "" {
@@ -55,7 +55,7 @@ func clusterOf(kept string) *clusterv1.Cluster {
 	return cluster
 }
 
-// answering is a workload cluster with that UID.
+// answering returns a workload cluster with this UID.
 func answering(t *testing.T, uid types.UID) client.WithWatch {
 	t.Helper()
 	return objects(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: uid}})
@@ -97,7 +97,7 @@ func TestAWorkloadClusterIsTheUIDOfItsNamespaceKubeSystem(t *testing.T) {
 	}
 }
 
-// stored is Cluster c1.
+// stored reads Cluster c1.
 func stored(t *testing.T, management client.Reader) *clusterv1.Cluster {
 	t.Helper()
 	cluster := &clusterv1.Cluster{}
@@ -117,7 +117,7 @@ func TestAnotherWorkloadClusterStaysOneWhileItCannotBeReadAgain(t *testing.T) {
 	}
 }
 
-// The cache of one manager is behind: another manager has kept another workload cluster.
+// The cache of a manager does not show yet that another manager has written the annotation.
 func TestWhatAnotherManagerHasKeptStandsAndIsNotWrittenAgain(t *testing.T) {
 	management, patches := objects(t, clusterOf("")), 0
 	before := stored(t, management)
@@ -222,7 +222,7 @@ func TestWhatAnotherClientRemovesFromTheClusterIsKeptEverMoreRarely(t *testing.T
 	}
 }
 
-// A power cycle acts several times in a second, and so do hundreds. Another kubeconfig may lead to another cluster.
+// Each of hundreds of power cycles may act several times in a second. Another kubeconfig may lead to another cluster.
 func TestWhichClusterAnswersByAKubeconfigIsReadOnceASecond(t *testing.T) {
 	server, now := serve(t, func(http.ResponseWriter, *http.Request) {}), testclock.NewFakePassiveClock(noon.Time)
 	for name, happens := range map[string]func(*Clusters){
@@ -243,7 +243,7 @@ func TestWhichClusterAnswersByAKubeconfigIsReadOnceASecond(t *testing.T) {
 	}
 }
 
-// The answer of the cluster that the former kubeconfig led to says nothing about the next one.
+// The response came from the cluster of the previous kubeconfig.
 func TestAnAnswerFromBeforeAnotherKubeconfigDoesNotCount(t *testing.T) {
 	server, now := serve(t, func(http.ResponseWriter, *http.Request) {}), testclock.NewFakePassiveClock(noon.Time)
 	c := NewClusters(nil)

@@ -13,42 +13,43 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// RefusedError says which entry of a kubeconfig is not obeyed.
+// RefusedError says why a kubeconfig is refused.
 type RefusedError struct {
-	// Entry is its path in the kubeconfig, such as users[admin].user.tokenFile.
+	// Entry is the path of an entry in the kubeconfig, such as users[admin].user.tokenFile.
 	Entry string
-	// Why is what it would do.
+	// Why is what is wrong with the entry.
 	Why string
 }
 
-// Error names the entry, and nothing that it says: it may be a credential.
+// Error names the entry, but not its value, which may be a credential.
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("the kubeconfig is refused: %s %s", e.Entry, e.Why)
 }
 
-// RESTConfig is what a kubeconfig from a Secret says. One that cannot be parsed or used, or names a file, a program, an auth provider, a
-// proxy or a server of another scheme than https and http, is refused: who may write the Secret is not who reads it, and client-go would
-// send the content of such a file, of the machine that it runs on, to the server that the kubeconfig names. (client-go,
-// tools/clientcmd/client_config.go: tokenFile. ClusterCache refuses exec and auth-provider alone.) Each of its errors is a RefusedError.
+// RESTConfig parses a kubeconfig from a Secret. All its errors are RefusedErrors. It refuses a kubeconfig that cannot be used, or that
+// names a file, a program, an auth provider, a proxy, or a server that is neither https nor http. A tenant may write the Secret, and
+// client-go would send the content of a file of the manager's pod to the server in the kubeconfig. (client-go,
+// tools/clientcmd/client_config.go: tokenFile. ClusterCache refuses only exec and auth-provider.)
 func RESTConfig(kubeconfig []byte) (*rest.Config, error) {
-	said, err := clientcmd.Load(kubeconfig)
+	parsed, err := clientcmd.Load(kubeconfig)
 	if err != nil {
-		return nil, &RefusedError{Entry: "it", Why: "is no kubeconfig: it cannot be parsed"} // the error may quote it
+		return nil, &RefusedError{Entry: "it", Why: "is no kubeconfig: it cannot be parsed"} // without err, which may quote credentials
 	}
-	if refused := refusal(said); refused != nil {
+	if refused := refusal(parsed); refused != nil {
 		return nil, refused
 	}
-	config, err := clientcmd.NewDefaultClientConfig(*said, &clientcmd.ConfigOverrides{}).ClientConfig()
-	if err != nil { // this error quotes it as well
+	config, err := clientcmd.NewDefaultClientConfig(*parsed, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil { // it may quote credentials too
 		return nil, &RefusedError{Entry: "current-context", Why: "does not lead to a cluster with a server and to a user with one way to log in"}
 	}
 	var current clientcmdapi.Context
-	if said.Contexts[said.CurrentContext] != nil { // without one, the cluster and the user that have no name are taken
-		current = *said.Contexts[said.CurrentContext]
+	if parsed.Contexts[parsed.CurrentContext] != nil { // otherwise client-go uses the cluster and the user with an empty name
+		current = *parsed.Contexts[parsed.CurrentContext]
 	}
-	// Another scheme could be the one that Transports carry, to another cluster and by that one's credentials.
+	// With the scheme of Transports, the kubeconfig would lead to another cluster, with the credentials of that cluster.
 	if server, _, err := rest.DefaultServerUrlFor(config); err != nil || server.Scheme != "https" && server.Scheme != "http" {
-		return nil, &RefusedError{Entry: entryOf("clusters", current.Cluster, "cluster.server"), Why: "names neither an https nor an http address"}
+		entry := entryOf("clusters", current.Cluster, "cluster.server")
+		return nil, &RefusedError{Entry: entry, Why: "names neither an https nor an http address"}
 	}
 	if refused := unusable(config, current); refused != nil {
 		return nil, refused
@@ -56,10 +57,10 @@ func RESTConfig(kubeconfig []byte) (*rest.Config, error) {
 	return config, nil
 }
 
-// unusable is the entry by which no connection could be made, which would be said of the cluster only as that it cannot be reached; nil if
-// all are usable.
+// unusable returns the entry with which no TLS connection can be made; nil if there is none. Without this check, users would only read that
+// the cluster cannot be reached.
 func unusable(config *rest.Config, current clientcmdapi.Context) *RefusedError {
-	_, err := rest.TLSConfigFor(config) // the errors quote what they are about
+	_, err := rest.TLSConfigFor(config) // not returned, because it quotes the entry
 	switch {
 	case err == nil:
 		return nil
@@ -71,12 +72,13 @@ func unusable(config *rest.Config, current clientcmdapi.Context) *RefusedError {
 		return &RefusedError{Entry: entryOf("clusters", current.Cluster, "cluster.certificate-authority-data"), Why: "has no certificate in PEM"}
 	}
 	return &RefusedError{
-		Entry: entryOf("users", current.AuthInfo, "user.client-certificate-data"), Why: "and client-key-data are no certificate with its key, in PEM",
+		Entry: entryOf("users", current.AuthInfo, "user.client-certificate-data"),
+		Why:   "and client-key-data are no certificate with its key, in PEM",
 	}
 }
 
-// entryOf is the path of an entry. Who writes a kubeconfig names its users and clusters, and the path goes into conditions and events: the
-// API server refuses those that are too long.
+// entryOf returns the path of an entry. It truncates the name, which the author of the kubeconfig chooses, because the path becomes part of
+// conditions and events, and the API server rejects texts that are too long.
 func entryOf(list, name, key string) string {
 	const longest = 63
 	if runes := []rune(name); len(runes) > longest {
@@ -94,7 +96,8 @@ const (
 	asksProxy   = "names a proxy, which would be asked from where this runs"
 )
 
-// refusal is the first entry, by name, that is not obeyed; nil if all are. It does not matter whether the current context uses it.
+// refusal returns the first entry, sorted by name, that is refused; nil if there is none. It checks all entries, whether or not the current
+// context uses them.
 func refusal(config *clientcmdapi.Config) *RefusedError {
 	for _, name := range slices.Sorted(maps.Keys(config.AuthInfos)) {
 		user := config.AuthInfos[name]

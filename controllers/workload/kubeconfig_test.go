@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// kubeconfigOf is one of server, with these entries of its user and of its cluster.
+// kubeconfigOf returns a kubeconfig for server, with these entries added to its user and its cluster.
 func kubeconfigOf(server *httptest.Server, user, cluster string) []byte {
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	return fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: c, user: u}}],
@@ -39,7 +39,7 @@ func secretOf(content []byte) *corev1.Secret {
 
 var c1 = client.ObjectKey{Namespace: "tenant", Name: "c1"}
 
-// test/inmemory holds that its server gets no request.
+// A test in test/inmemory checks that the server gets no request.
 func TestOfARefusedKubeconfigClusterCacheGetsNothingUntilItIsPutRight(t *testing.T) {
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
 	c := fake.NewClientBuilder().WithObjects(secretOf(nil)).Build()
@@ -70,7 +70,7 @@ func TestWhatCannotBeParsedIsNotQuoted(t *testing.T) {
 	}
 }
 
-// How the file is written does not matter: what is judged is what is used. test/badinput has each entry that is refused.
+// The syntax of the file does not matter, because the parsed kubeconfig is checked. test/badinput has all entries that are refused.
 func TestNoShapeOfAKubeconfigHidesAnEntry(t *testing.T) {
 	const (
 		begin = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\n"
@@ -118,7 +118,7 @@ func TestNoShapeOfAKubeconfigHidesAnEntry(t *testing.T) {
 	}
 }
 
-// The API server refuses a condition whose message is longer than 32 KiB, and an event whose note is longer than 1 KiB.
+// The API server rejects a message of a condition that is longer than 32 KiB, and a note of an event that is longer than 1 KiB.
 func TestARefusalIsShortEnoughToBeSaid(t *testing.T) {
 	for named, want := range map[string]string{
 		strings.Repeat("long", 1<<14): "users[" + strings.Repeat("long", 16)[:63] + "...].user.tokenFile",
@@ -133,14 +133,14 @@ func TestARefusalIsShortEnoughToBeSaid(t *testing.T) {
 	}
 }
 
-// unconnected is a ClusterCache that has no connection.
+// unconnected is a ClusterCache without a connection.
 type unconnected struct{ clustercache.ClusterCache }
 
 func (unconnected) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
 	return nil, fmt.Errorf("get the client: %w", clustercache.ErrClusterNotConnected)
 }
 
-// A remediation asks the cluster itself, and looks at no check.
+// A remediation reads the cluster without the View of a check, so the error must name the reason.
 func TestARefusedKubeconfigIsReported(t *testing.T) {
 	content := kubeconfigOf(serve(t, func(http.ResponseWriter, *http.Request) {}), "tokenFile: /token", "")
 	k := NewTransports(1<<20, clock.RealClock{})
@@ -157,8 +157,8 @@ func TestARefusedKubeconfigIsReported(t *testing.T) {
 	}
 }
 
-// A tenant writes the Secret. Whatever is in it, the manager connects with what stands in it and with nothing of its own, to a server that
-// it names.
+// A tenant writes the Secret. Whatever the kubeconfig contains, the manager connects only to a server in it, and uses nothing of its own
+// host.
 func FuzzKubeconfig(f *testing.F) {
 	const begin = "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"
 	for _, rest := range []string{
@@ -202,7 +202,7 @@ func FuzzKubeconfig(f *testing.F) {
 	})
 }
 
-// called is what client-go calls for a server of a kubeconfig: without query and fragment, if it has a path.
+// called returns the URL that client-go uses for a server in a kubeconfig: if it has a path, without query and fragment.
 // (tools/clientcmd/client_config.go)
 func called(server string) string {
 	u, err := url.ParseRequestURI(server)

@@ -26,12 +26,11 @@ import (
 )
 
 const (
-	// byProviderID is the index of a cache of nodes by their provider IDs, in lower case.
+	// byProviderID is the index of a node cache by provider ID in lower case.
 	byProviderID = "kubemend.providerID"
-	// singly is the number of nodes up to which each is asked for; beyond it, one list is less work for the API server.
+	// singly is up to how many nodes are read one by one. For more nodes, one list is less work for the API server.
 	singly = 5
-	// nodesPerPage and mostPages are how nodes are listed live: so many to an answer, and so many answers. That is more nodes than
-	// Kubernetes supports.
+	// nodesPerPage and mostPages limit a live list of nodes. They allow more nodes than Kubernetes supports.
 	nodesPerPage, mostPages = 500, 200
 )
 
@@ -42,8 +41,7 @@ func providerIDs(obj any) ([]string, error) {
 	return nil, nil
 }
 
-// Node returns the node of that name, or nil if the cache has none. The node is
-// shared: it must not be changed. It is an error of the caller to ask while the link is not Up.
+// Node returns the node of that name, or nil if the cache does not have it. The node must not be changed. The Link must be Up.
 func (v View) Node(name string) *corev1.Node {
 	obj, exists, err := v.nodes.GetByKey(name)
 	if err != nil || !exists {
@@ -52,8 +50,8 @@ func (v View) Node(name string) *corev1.Node {
 	return obj.(*corev1.Node)
 }
 
-// NodeOf returns the node of m, or what is in the way of knowing it: see health.NodeOf. Both are shared, as Node's are. A machine that
-// has named no node would have one of its own name.
+// NodeOf returns the node of m, or another node because of which it is not known: see health.NodeOf. Neither must be changed. If the cache
+// does not have the node in the status of m, NodeOf looks for a node with the name of m.
 func (v View) NodeOf(m *clusterv1.Machine) (node, other *corev1.Node) {
 	var named *corev1.Node
 	if m.Status.NodeRef.Name != "" {
@@ -64,7 +62,7 @@ func (v View) NodeOf(m *clusterv1.Machine) (node, other *corev1.Node) {
 	}
 	var provided []*corev1.Node
 	if m.Spec.ProviderID != "" {
-		objects, _ := v.nodes.ByIndex(byProviderID, strings.ToLower(m.Spec.ProviderID)) // there is that index
+		objects, _ := v.nodes.ByIndex(byProviderID, strings.ToLower(m.Spec.ProviderID)) // fails only without this index
 		for _, obj := range objects {
 			provided = append(provided, obj.(*corev1.Node))
 		}
@@ -73,8 +71,8 @@ func (v View) NodeOf(m *clusterv1.Machine) (node, other *corev1.Node) {
 	return health.NodeOf(m, named, provided)
 }
 
-// Identified are the nodes that the cache has, if each has a provider ID, and each another one; else none. What NodeOf has returned as the
-// node of a machine that is the same, and is among them, it would return again: to see that costs a tenth.
+// Identified returns the nodes in the cache if all have provider IDs that differ, or else nil. If a Machine has not changed and its node is
+// still in the set, NodeOf would return the same node again. To look it up in the set costs a tenth of NodeOf.
 func (v View) Identified() sets.Set[any] {
 	nodes := v.nodes.List()
 	if len(v.nodes.ListIndexFuncValues(byProviderID)) != len(nodes) {
@@ -83,8 +81,8 @@ func (v View) Identified() sets.Set[any] {
 	return sets.New(nodes...)
 }
 
-// NodesExist asks the workload cluster itself, past the cache, which of the named nodes it has. The deadline of ctx is that of all its
-// questions.
+// NodesExist reads from the API server of the workload cluster which of the named nodes exist. The deadline of ctx is for all requests
+// together.
 func (c *Clusters) NodesExist(ctx context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error) {
 	present := make(map[string]bool, len(names))
 	if len(names) > singly {
@@ -99,13 +97,13 @@ func (c *Clusters) NodesExist(ctx context.Context, cluster client.ObjectKey, nam
 		return nil, fmt.Errorf("ask cluster %s for its nodes: %w", cluster, err)
 	}
 	for _, name := range names {
-		// A list of that name, since it says which cluster's word it is: proxies and load balancers send 404 when there is no API server behind
-		// them, and the client takes that for one about the node.
+		// A list instead of a get: proxies and load balancers without an API server behind them send 404, which a get takes for a missing
+		// node.
 		list := nodeMetadata()
 		if err := live.List(ctx, list, client.MatchingFields{metav1.ObjectNameField: name}); err != nil {
 			return nil, fmt.Errorf("ask cluster %s for node %q: %w", cluster, name, err)
 		}
-		named := func(node metav1.PartialObjectMetadata) bool { return node.Name == name } // a simulated server may not select
+		named := func(node metav1.PartialObjectMetadata) bool { return node.Name == name } // a simulated server may ignore the selector
 		present[name] = slices.ContainsFunc(list.Items, named)
 	}
 	return present, nil
@@ -117,7 +115,7 @@ func nodeMetadata() *metav1.PartialObjectMetadataList {
 	return list
 }
 
-// nodeVersions asks the workload cluster itself, past the cache, which nodes it has, and in what versions.
+// nodeVersions reads the names and resourceVersions of all nodes from the API server of the workload cluster.
 func (c *Clusters) nodeVersions(ctx context.Context, cluster client.ObjectKey) (map[string]string, error) {
 	live, err := c.cache.GetUncachedClient(ctx, cluster)
 	if err != nil {
@@ -139,25 +137,25 @@ func (c *Clusters) nodeVersions(ctx context.Context, cluster client.ObjectKey) (
 	return nil, fmt.Errorf("list the nodes of cluster %s: there are more than %d", cluster, nodesPerPage*mostPages)
 }
 
-// NodeWatch is a watch of a running controller on the nodes of one workload cluster. From the first view on that shows a node, the
-// controller hears of what happens to it; clustercache.NewWatcher gives one that begins to hear later (see enqueue.Informed).
+// NodeWatch is a watch of a running controller on the nodes of one workload cluster. The controller gets all events of a node after the
+// first View that shows the node; with clustercache.NewWatcher it could miss some (see enqueue.Informed).
 type NodeWatch struct {
-	// ID tells it from the other watches on the same cluster.
+	// ID is unique among the watches on a cluster.
 	ID         string
 	Controller clustercache.SourceWatcher[reconcile.Request]
 	Hears      handler.TypedEventHandler[*corev1.Node, reconcile.Request]
 	Predicate  predicate.TypedPredicate[*corev1.Node]
 
-	begin func(nodes cache.Cache, informer cache.Informer) error // nil for that of Controller
+	begin func(nodes cache.Cache, informer cache.Informer) error // called in place of Controller.Watch if it is not nil
 }
 
-// Name identifies the watch; ClusterCache adds one of a name only once to a connection.
+// Name returns the ID. ClusterCache adds only one watch of a name to a connection.
 func (w NodeWatch) Name() string { return w.ID }
 
-// Object is the kind that is watched.
+// Object returns an object of the watched kind.
 func (NodeWatch) Object() client.Object { return &corev1.Node{} }
 
-// Watch begins the watch. It must not block: ClusterCache holds a lock meanwhile.
+// Watch begins the watch. It must not block, because ClusterCache holds a lock.
 func (w NodeWatch) Watch(nodes cache.Cache) error {
 	informer, err := nodes.GetInformer(context.Background(), &corev1.Node{}, cache.BlockUntilSynced(false))
 	switch {
@@ -173,11 +171,11 @@ func (w NodeWatch) Watch(nodes cache.Cache) error {
 	return nil
 }
 
-// store remembers where the nodes of a cluster are cached. It begins with every connection that ClusterCache makes, so after a reconnect
-// the new cache takes the place of the old one.
+// store returns a watch that stores the node cache of a cluster in c. ClusterCache begins the watch for every connection, so the cache of a
+// new connection replaces the old cache.
 //
-// A server can invent nodes with every watch. A cache of more of them than a cluster may have is dropped; without it the cluster is out of
-// reach, until ClusterCache connects to it anew.
+// A hostile server can invent nodes in a watch. If a cache has more than MostNodes nodes, store drops the cache, and the cluster counts as
+// unreachable until ClusterCache reconnects.
 func (c *Clusters) store(cluster client.ObjectKey) NodeWatch {
 	return NodeWatch{ID: "kubemend-nodes", begin: func(nodes cache.Cache, informer cache.Informer) error {
 		shared, ok := informer.(toolscache.SharedIndexInformer)
@@ -209,15 +207,15 @@ func (c *Clusters) keepNodes(cluster client.ObjectKey, nodes toolscache.SharedIn
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, state := range c.states {
-		state.dropStopped() // of a cluster that nobody views any more
+		state.dropStopped() // of clusters that View is not called for any more
 	}
 	state := c.of(cluster)
 	state.nodes = nodes
 	state.connection++
 }
 
-// Fenced returns the nodes that a remediation has signed, by cluster, of clusters whose nodes are cached for others anyway. They are slim,
-// and shared: read only.
+// Fenced returns the nodes with the annotation fenced-by, by Cluster, from the existing caches of workload clusters. They are slim, and
+// must not be changed.
 func (c *Clusters) Fenced() map[client.ObjectKey][]*corev1.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,9 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// older is an API server that does not tell a list as a watch, as those before v1.34 do not, and has so many nodes of 2 KiB each. What is
-// asked for of the resource version 0 it answers from its cache, which knows no pages. It says that more follow for ever if it has -1
-// nodes.
+// older returns an API server like those before v1.34, without streaming lists, with so many nodes of 2 KiB. For resourceVersion 0 it
+// returns all nodes from its cache, without pages. If nodes is -1, it announces further pages for ever.
 func older(t *testing.T, nodes int) *httptest.Server {
 	t.Helper()
 	labels := strings.Repeat("x", 2<<10)

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 )
 
-// Plain is the text of err for users, the same for the same failure. An answer of an API server stays as it is. Of a connection that fails
-// it is the kind of the failure: the error's own text has another port and another request in it each time, and a status with it would be
-// written for ever.
+// Plain returns a text of err for users. The text must be the same each time, because a status that contains it would otherwise be written
+// again and again. So for a failed connection it is only the kind of failure, without port and request. The message of an API server stays
+// as it is.
 func Plain(err error) string {
 	var answer apierrors.APIStatus
 	var op *net.OpError

@@ -21,32 +21,30 @@ import (
 	"github.com/kubemend/kubemend/controllers/clockerror"
 )
 
-// nodesPath is where the nodes of a cluster are.
+// nodesPath is the path of the list of nodes.
 const nodesPath = "/api/v1/nodes"
 
-// paged is how many answers of the greatest length the pages of one list may be together. client-go holds all of them until it has the
-// last.
+// paged times the limit of a response is the maximum length of all pages of a list. client-go keeps all pages until it has the last one.
 const paged = 8
 
-// route is the way to one cluster, and what is remembered of the answers of its API server.
+// route has the connection to one cluster, and what is known about its API server.
 type route struct {
 	refused *RefusedError // why its kubeconfig is refused; nil if it is not. Guarded by Transports.
 
 	clock   clockerror.Server
 	circuit *circuit
-	// reconnects makes ClusterCache connect to the cluster anew, as it does when its probe, of the path /, is unauthorized.
-	// (clusterAccessor.)
+	// reconnects makes the next probe of ClusterCache (the path /) fail as unauthorized, so that ClusterCache reconnects. (clusterAccessor)
 	reconnects atomic.Bool
-	// identified is when it was last read which cluster answers by kubeconfig: nil or zero if that is not known. Each kubeconfig has a
-	// pointer of its own.
+	// identified is when the UID of the workload cluster was last read; nil or zero if it was not read with the present kubeconfig. A new
+	// kubeconfig sets a new pointer.
 	identified atomic.Pointer[time.Time]
 
-	dialing    sync.Mutex // also while the server is asked whether this runs in its cluster
+	dialing    sync.Mutex // also held while runsIn sends a request
 	kubeconfig string
 	config     *rest.Config
 	transport  http.RoundTripper
 
-	pages sync.Map // by list: how long its pages were together until now
+	pages sync.Map // by list: the length of its pages so far
 }
 
 func newRoute(cluster client.ObjectKey, now clock.PassiveClock) *route {
@@ -55,7 +53,7 @@ func newRoute(cluster client.ObjectKey, now clock.PassiveClock) *route {
 	}
 }
 
-// send sends a request by the way that the first one found.
+// send sends a request to the cluster of a route.
 func (t *Transports) send(r *http.Request, to *route) (*http.Response, error) {
 	transport, err := t.open(r.Context(), to)
 	if err != nil {
@@ -74,8 +72,8 @@ func (t *Transports) send(r *http.Request, to *route) (*http.Response, error) {
 	return answer, nil
 }
 
-// read returns how long the pages of the list that a request asks for were together until now. A server that says for ever that more pages
-// follow would have all memory.
+// read adds a page to the length of its list and returns the sum; zero if the response is not a page. Without this limit, a server could
+// fill the memory with pages without end.
 func (to *route) read(r *http.Request, page *http.Response) int64 {
 	query := r.URL.Query()
 	if r.Method != http.MethodGet || !query.Has("limit") {
@@ -89,7 +87,7 @@ func (to *route) read(r *http.Request, page *http.Response) int64 {
 	return before + page.ContentLength
 }
 
-// open returns what requests go by. The first one finds that out.
+// open returns the transport of a route. The first request creates it.
 func (t *Transports) open(ctx context.Context, to *route) (http.RoundTripper, error) {
 	to.dialing.Lock()
 	defer to.dialing.Unlock()
@@ -100,11 +98,11 @@ func (t *Transports) open(ctx context.Context, to *route) (http.RoundTripper, er
 		return nil, errors.New("no kubeconfig of the cluster could be used")
 	}
 	transport, err := t.dial(to, to.config)
-	here := false
+	own := false
 	if err == nil && t.SelfUID != "" {
-		here, err = t.runsIn(ctx, transport)
+		own, err = t.runsIn(ctx, transport)
 	}
-	if here {
+	if own {
 		transport, err = t.locally(to)
 	}
 	if err == nil {
@@ -113,8 +111,7 @@ func (t *Transports) open(ctx context.Context, to *route) (http.RoundTripper, er
 	return transport, err
 }
 
-// dial returns what sends requests to the server of a configuration, and bounds the answers. An API server redirects no client, and it
-// would be without these bounds.
+// dial returns a transport to the server of a configuration. The transport limits the responses and compares the clocks.
 func (t *Transports) dial(to *route, config *rest.Config) (http.RoundTripper, error) {
 	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -127,7 +124,7 @@ func (t *Transports) dial(to *route, config *rest.Config) (http.RoundTripper, er
 	return binding{next: to.clock.Around(addressed{server, transport}, t.clock), limit: t.limit}, nil
 }
 
-// runsIn asks a cluster whether it has the pod that this runs in, as ClusterCache does. (runningOnWorkloadCluster)
+// runsIn reports whether a cluster has the pod of this process, as ClusterCache would. (runningOnWorkloadCluster)
 func (t *Transports) runsIn(ctx context.Context, transport http.RoundTripper) (bool, error) {
 	ctx, done := context.WithTimeout(ctx, AnswerWithin)
 	defer done()
@@ -145,19 +142,19 @@ func (t *Transports) runsIn(ctx context.Context, transport http.RoundTripper) (b
 	return err == nil && pod.UID == t.SelfUID, nil
 }
 
-// locally is the way to the cluster that this runs in, by its credentials in the kubeconfig.
+// locally returns a transport to the manager's own cluster, with the address that a pod uses and the credentials of the kubeconfig.
 func (t *Transports) locally(to *route) (http.RoundTripper, error) {
 	local, err := t.Local()
 	if err != nil {
 		return nil, fmt.Errorf("find the API server of the cluster that this runs in: %w", err)
 	}
-	here := rest.CopyConfig(to.config)
-	here.Host, here.CAData, here.CAFile = local.Host, local.CAData, local.CAFile
-	here.ServerName, here.Insecure = local.ServerName, local.Insecure
-	return t.dial(to, here)
+	config := rest.CopyConfig(to.config)
+	config.Host, config.CAData, config.CAFile = local.Host, local.CAData, local.CAFile
+	config.ServerName, config.Insecure = local.ServerName, local.Insecure
+	return t.dial(to, config)
 }
 
-// addressed sends requests to a server, whatever server they name.
+// addressed sends all requests to one server, whatever server their URLs name.
 type addressed struct {
 	server *url.URL
 	next   http.RoundTripper
@@ -165,21 +162,21 @@ type addressed struct {
 
 // RoundTrip sends a request.
 func (a addressed) RoundTrip(r *http.Request) (*http.Response, error) {
-	there, address := r.WithContext(r.Context()), *r.URL
+	sent, address := r.WithContext(r.Context()), *r.URL
 	address.Scheme, address.Host = a.server.Scheme, a.server.Host
 	if address.RawPath != "" {
 		address.RawPath = strings.TrimSuffix(a.server.EscapedPath(), "/") + address.RawPath
 	}
 	address.Path = strings.TrimSuffix(a.server.Path, "/") + address.Path
-	// With the resource version 0 a reflector begins its list, and an API server gives everything at once, from its cache. Without it
-	// the list comes in the pages that client-go asks for: all nodes of a large cluster are longer than an answer may be. (Kubernetes API
-	// concepts, "Semantics for get and list"; client-go, Reflector.list.)
+	// A reflector lists with resourceVersion 0, for which an API server ignores the limit and returns all objects from its cache. Without
+	// it, the API server returns pages; all nodes of a large cluster in one response would exceed the limit. (Kubernetes API concepts,
+	// "Semantics for get and list"; client-go, Reflector.list)
 	query := address.Query()
 	if r.Method == http.MethodGet && query.Has("limit") && query.Get("resourceVersion") == "0" && !query.Has("watch") {
 		query.Del("resourceVersion")
 		query.Del("resourceVersionMatch")
 		address.RawQuery = query.Encode()
 	}
-	there.URL, there.Host = &address, ""
-	return a.next.RoundTrip(there)
+	sent.URL, sent.Host = &address, ""
+	return a.next.RoundTrip(sent)
 }

@@ -16,11 +16,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/place"
 )
 
-// SlimNode is the transform of node caches: it keeps what is judged, fenced or recorded (name, UID, zone, roles, provider ID, taints,
-// who has fenced it, boot ID, and of each condition its type, status, reason and last transition) and drops the rest. A node of 8
-// KiB becomes one of 1 KiB.
-//
-// Heartbeat times are among what is dropped: two heartbeats of an unchanged node are the same object afterwards.
+// SlimNode is the transform of node caches. It keeps the fields that controllers read (name, UID, zone, roles, provider ID, taints, the
+// annotation fenced-by, boot ID, and of each condition its type, status, reason and last transition). A node of 8 KiB becomes one of 1 KiB.
+// It drops heartbeat times, so a heartbeat changes only the resourceVersion.
 func SlimNode(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -52,19 +50,19 @@ func SlimNode(obj any) (any, error) {
 	return slim, nil
 }
 
-// keptLabels are the labels that are kept of a node.
+// keptLabels are the labels of a node that SlimNode keeps.
 var keptLabels = append(controlplane.RoleLabels(), corev1.LabelTopologyZone)
 
 const (
-	// mostKept is how many conditions, and how many taints, are kept of a node. Node problem detectors add a dozen to the kubelet's five.
+	// mostKept limits the conditions, and the taints, of a node. Node problem detectors add a dozen conditions to the kubelet's five.
 	mostKept = 64
-	// longestKept is how long a text is of which all is kept, in bytes: longer than the names and labels that Kubernetes admits.
+	// longestKept limits the length of a text in bytes. Names and labels in Kubernetes are shorter.
 	longestKept = 512
-	// textsKept is how long those of all conditions, and of all taints, are together.
+	// textsKept limits the length of the texts of all conditions together, and of all taints.
 	textsKept = 4096
 )
 
-// cut returns the beginning of a text of which not all is kept: what a server or a kubelet makes up takes no more memory than what is real.
+// cut truncates a text that is too long, so that a hostile server or kubelet cannot fill the memory.
 func cut[S ~string](s S) S {
 	if len(s) <= longestKept {
 		return s
@@ -72,7 +70,7 @@ func cut[S ~string](s S) S {
 	return S(strings.Clone(string(s[:longestKept])))
 }
 
-// firstOf are the first of items, as slim makes them, whose texts are together as long as may be kept.
+// firstOf applies slim to items, and returns the first ones, up to the limits mostKept and textsKept. slim returns the length of the texts.
 func firstOf[T any](items []T, slim func(*T) (length int)) []T {
 	if len(items) == 0 {
 		return nil
@@ -101,7 +99,7 @@ func slimTaint(taint *corev1.Taint) int {
 	return len(taint.Key) + len(taint.Value) + len(taint.Effect)
 }
 
-// SlimSecret is the transform of the cache of Secrets: it drops the data of all that are not kubeconfigs.
+// SlimSecret is the transform of the cache of Secrets. It drops the data of Secrets that are not kubeconfigs.
 func SlimSecret(obj any) (any, error) {
 	if s, ok := obj.(*corev1.Secret); ok {
 		s.ManagedFields, s.Annotations = nil, nil
@@ -112,11 +110,10 @@ func SlimSecret(obj any) (any, error) {
 	return obj, nil
 }
 
-// Interned returns s from the one copy that all caches share. The same few words
-// stand in the conditions of thousands of objects, and every decoder makes them anew.
+// Interned returns the copy of s that all caches share, because thousands of objects have the same few texts in their conditions.
 func Interned[S ~string](s S) S { return S(unique.Make(string(s)).Value()) }
 
-// NodeChanges passes the events of a node after which it may be judged otherwise. A heartbeat is none.
+// NodeChanges passes only events that may change the verdict on a node. A heartbeat does not.
 func NodeChanges() predicate.TypedPredicate[*corev1.Node] {
 	return predicate.TypedFuncs[*corev1.Node]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {

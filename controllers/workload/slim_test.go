@@ -138,8 +138,8 @@ func TestOnlyKubeconfigsAreKept(t *testing.T) {
 	}
 }
 
-// A machine can be judged by a node as soon as the cache shows it. If the node is deleted then, and the controller does not hear of it, the
-// machine counts as healthy until something else happens in its cluster.
+// As soon as the cache has a node, its machine is judged by it. If the node is then deleted and the controller gets no event, the machine
+// counts as healthy until another event comes.
 func TestAControllerHearsOfANodeThatIsDeletedAsSoonAsItIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, node := listwatch.NewFakeControllerSource(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
@@ -173,13 +173,13 @@ func TestAControllerHearsOfANodeThatIsDeletedAsSoonAsItIsShown(t *testing.T) {
 	})
 }
 
-// running is a controller that runs.
+// running is a running controller.
 type running func(source.TypedSource[reconcile.Request]) error
 
 // Watch starts src.
 func (start running) Watch(src source.TypedSource[reconcile.Request]) error { return start(src) }
 
-// filled is a cache of which everything was listed. A caller waits for it a tenth of a second, as for controller-runtime's.
+// filled is a synced cache. A caller that waits for the sync waits 100 ms, as in controller-runtime.
 type filled struct {
 	cache.Cache
 	informer toolscache.SharedIndexInformer
@@ -197,7 +197,7 @@ func (c filled) GetInformer(_ context.Context, _ client.Object, options ...cache
 	return c.informer, nil
 }
 
-// Which of several Nodes of one provider ID is named is written into conditions: the same as long as they are the same.
+// Conditions name one of several Nodes with the same provider ID. It must be the same Node each time, or they would be written again.
 func TestOfTwoNodesOfOneProviderIDTheSameIsNamedEachTime(t *testing.T) {
 	nodes := []*corev1.Node{node(func(n *corev1.Node) { n.Name = "b" }), node(func(n *corev1.Node) { n.Name = "a" })}
 	m := &clusterv1.Machine{Spec: clusterv1.MachineSpec{ProviderID: "metal3://n"}}

@@ -18,20 +18,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Transports carry the requests to workload clusters, each by the cluster's own kubeconfig, and cut off answers that are too long.
-// ClusterCache reads kubeconfigs from them: those that RESTConfig refuses are errors, so that no client connects by them, and all others
-// name Transports in place of the server. They are safe for concurrent use. The zero value knows no cluster.
+// Transports send the requests to workload clusters, each with the cluster's own kubeconfig, and limit the responses. ClusterCache reads
+// kubeconfigs through them: Get returns an error for a kubeconfig that RESTConfig refuses, or else a kubeconfig that names Transports in
+// place of the server. Transports are safe for concurrent use. The zero value has no clusters.
 type Transports struct {
 	// Reader reads Secrets.
 	client.Reader
-	// Self is the pod that this runs in, by its name and UID, and Local the way to the API server of the cluster that it runs in. A
-	// workload cluster that has the pod is that cluster, and is asked that way, with its own credentials. No UID means that this runs in no
-	// pod.
-	Self    types.NamespacedName
+	// Self is the pod of this process.
+	Self types.NamespacedName
+	// SelfUID is the UID of the pod; empty outside of a cluster.
 	SelfUID types.UID
-	Local   func() (*rest.Config, error)
+	// Local returns how to reach the manager's own cluster. If a workload cluster has the pod, its address is taken from Local.
+	Local func() (*rest.Config, error)
 
-	// limit is how long an answer may be, in bytes, as it is after decompression.
+	// limit is the maximum length of a response in bytes, after decompression.
 	limit int64
 	clock clock.PassiveClock
 
@@ -39,15 +39,15 @@ type Transports struct {
 	routes map[string]*route // by host
 }
 
-// NewTransports returns transports that give no answer of more bytes than limit, as it is after decompression.
+// NewTransports returns transports that limit responses to this many bytes after decompression.
 func NewTransports(limit int64, now clock.PassiveClock) *Transports {
 	return &Transports{limit: limit, clock: now, routes: map[string]*route{}}
 }
 
-// MostNodes is how many nodes a cluster may have: so many that a list of the smallest there are is not cut off. 0 is for any number.
+// MostNodes returns how many of the smallest nodes fit into a response, which is how many nodes a cluster may have; 0 if there is no limit.
 func (t *Transports) MostNodes() int64 { return t.limit / bytesPerItem }
 
-// Get reads an object. Of a kubeconfig it is one by which requests come to t, or a RefusedError.
+// Get reads an object. In place of a kubeconfig it returns one whose requests go to t, or a RefusedError.
 func (t *Transports) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if err := t.Reader.Get(ctx, key, obj, opts...); err != nil {
 		return err
@@ -67,8 +67,8 @@ func (t *Transports) Get(ctx context.Context, key client.ObjectKey, obj client.O
 	return err
 }
 
-// use makes the requests to a cluster go by a kubeconfig, unless it is refused. What is known of the answers stays: the kubeconfig is for
-// the tenant to change.
+// use sets the kubeconfig of a cluster, unless the kubeconfig is refused. The state of the circuit and of the clock stays: a tenant may
+// change the kubeconfig, and must not reset them by that.
 func (t *Transports) use(cluster client.ObjectKey, kubeconfig []byte) error {
 	config, err := RESTConfig(kubeconfig)
 	host := hostOf(cluster)
@@ -93,7 +93,7 @@ func (t *Transports) use(cluster client.ObjectKey, kubeconfig []byte) error {
 	return nil
 }
 
-// forget drops what is known of a cluster that is gone.
+// forget drops the route of a cluster that is gone.
 func (t *Transports) forget(cluster client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,7 +103,7 @@ func (t *Transports) forget(cluster client.ObjectKey) {
 	delete(t.routes, hostOf(cluster))
 }
 
-// routeOf returns the way to a cluster; nil if none is known.
+// routeOf returns the route of a cluster; nil if there is none.
 func (t *Transports) routeOf(cluster client.ObjectKey) *route { return t.routeTo(hostOf(cluster)) }
 
 func (t *Transports) routeTo(host string) *route {
@@ -112,7 +112,7 @@ func (t *Transports) routeTo(host string) *route {
 	return t.routes[host]
 }
 
-// silent reports whether a cluster leaves requests unanswered at now, and whether so much so that it is not even tried.
+// silent reports whether a cluster leaves requests unanswered at now, and whether not even a trial request may be sent.
 func (t *Transports) silent(cluster client.ObjectKey, now time.Time) (silent, rests bool) {
 	if to := t.routeOf(cluster); to != nil {
 		return to.circuit.state(now)
@@ -120,7 +120,7 @@ func (t *Transports) silent(cluster client.ObjectKey, now time.Time) (silent, re
 	return false, false
 }
 
-// Refused is why the kubeconfig of a cluster was refused when it was last read; nil if it was not, or was not read.
+// Refused returns why the kubeconfig of a cluster was refused when it was last read; nil if it was accepted or not read.
 func (t *Transports) Refused(cluster client.ObjectKey) *RefusedError {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -133,8 +133,8 @@ func (t *Transports) Refused(cluster client.ObjectKey) *RefusedError {
 // RoundTrip sends a request to the cluster that its address names.
 func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	to := t.routeTo(r.URL.Host)
-	// A kubeconfig that is forgotten with a deleted Cluster may be that of one that was made again under its name, and was connected to
-	// before its deletion was heard of.
+	// If a Cluster is deleted and created again, a late delete event may drop the route of the new Cluster. Then an unauthorized probe
+	// makes ClusterCache reconnect and read the kubeconfig again.
 	if r.URL.Path == "/" && (to == nil || to.reconnects.Swap(false)) {
 		return &http.Response{StatusCode: http.StatusUnauthorized, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 	}
@@ -149,34 +149,33 @@ func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 		return unsent(r, err)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-	defer cancel() // the answer was read to its end by then
+	defer cancel() // the response is read to its end before
 	answer, err := t.send(r.WithContext(ctx), to)
 	to.circuit.leave(trial, err)
 	if err != nil {
 		return nil, final(err)
 	}
-	answer.Header.Del("Retry-After") // client-go would wait that long, with the worker
+	answer.Header.Del("Retry-After") // client-go would block the worker for that long
 	return answer, nil
 }
 
-// unsent is how a RoundTripper ends a request that it does not send.
+// unsent returns err for a request that is not sent, and closes its body, as a RoundTripper must.
 func unsent(r *http.Request, err error) (*http.Response, error) {
 	if r.Body != nil {
-		_ = r.Body.Close() // it was not read
+		_ = r.Body.Close()
 	}
 	return nil, err
 }
 
-// Connections are those of a ClusterCache by Transports: that a cluster is not connected because of its kubeconfig is in the error.
+// Connections is a ClusterCache whose errors say whether a kubeconfig is refused.
 type Connections struct {
 	clustercache.ClusterCache
 	Transports *Transports
-	// Verify is asked before a client is given out, and keeps back that of another workload cluster than the one that is kept. It may be
-	// nil.
+	// Verify is called before a client is returned, and returns an error if another workload cluster answers. It may be nil.
 	Verify func(ctx context.Context, cluster client.ObjectKey) error
 }
 
-// GetUncachedClient returns the client of a cluster that reads past all caches.
+// GetUncachedClient returns a client that reads from the API server of a cluster.
 func (c Connections) GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
 	if c.Verify != nil {
 		if err := c.Verify(ctx, cluster); err != nil {
@@ -190,7 +189,7 @@ func (c Connections) GetUncachedClient(ctx context.Context, cluster client.Objec
 	return connected, err
 }
 
-// Shutdown ends the connections to all clusters. Nothing may ask a cluster any more.
+// Shutdown ends the connections to all clusters. No cluster may be read afterwards.
 func (c Connections) Shutdown() {
 	if connections, end := c.ClusterCache.(interface{ Shutdown() }); end {
 		connections.Shutdown()

@@ -34,7 +34,7 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// carried are the transports that http.DefaultTransport knows in this process.
+// carried returns the transports that are registered in this process.
 var carried = sync.OnceValue(func() *Transports {
 	t := NewTransports(1<<20, clock.RealClock{})
 	if err := t.Register(); err != nil {
@@ -43,7 +43,7 @@ var carried = sync.OnceValue(func() *Transports {
 	return t
 })
 
-// through is the client, and its configuration, that ClusterCache would make of the kubeconfig of a server.
+// through returns the client, and its configuration, that ClusterCache would make from the kubeconfig of a server.
 func through(t *testing.T, server *httptest.Server, path string) (client.WithWatch, *rest.Config) {
 	t.Helper()
 	content := strings.Replace(string(kubeconfigOf(server, "token: t", "")), server.URL, server.URL+path, 1)
@@ -71,7 +71,7 @@ func TestWhatAClusterIsAskedGoesByItsOwnKubeconfig(t *testing.T) {
 	must.Is(t, "true /clusters/1/api/v1/nodes/n Bearer t", asked, "the server is asked for")
 }
 
-// cacheOfNodes is a cache of the nodes of a cluster, as ClusterCache has one. It is not started yet.
+// cacheOfNodes returns a node cache as ClusterCache has one, not started yet.
 func cacheOfNodes(t *testing.T, transports *Transports) cache.Cache {
 	t.Helper()
 	nodes, err := cache.New(configOf(transports), cache.Options{Mapper: nodesOnly()})
@@ -123,25 +123,25 @@ func TestTheClusterThatThisRunsInIsAskedWithoutADetour(t *testing.T) {
 	}
 }
 
-// routed are transports that know the way to a server of a cluster.
+// routed adds a route to the server of a cluster.
 func routed(t *testing.T, cluster client.ObjectKey, server *httptest.Server, transports *Transports) *Transports {
 	t.Helper()
 	must.Do(t, transports.use(cluster, kubeconfigOf(server, "token: t", "")))
 	return transports
 }
 
-// ways to a server of c1. What is JSON may be a quarter of the limit long.
+// ways returns transports with a route to the server of c1.
 func ways(t *testing.T, server *httptest.Server) *Transports {
 	t.Helper()
 	return routed(t, c1, server, NewTransports(6<<20, testclock.NewFakePassiveClock(noon.Time)))
 }
 
-// configOf is the configuration of the clients of c1 that go by transports.
+// configOf returns the configuration of a client of c1 that uses transports.
 func configOf(transports *Transports) *rest.Config {
 	return &rest.Config{Host: "http://" + hostOf(c1), Transport: transports}
 }
 
-// A manager whose clock is ahead takes a node that turned a second ago for one that has been so for minutes.
+// If the clock of a manager is ahead, a node that has been NotReady for a second seems to have been NotReady for minutes.
 func TestTheClockOfAWorkloadClusterIsHeldAgainstOurs(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Date", noon.Add(-10*time.Minute).UTC().Format(http.TimeFormat))

@@ -1,7 +1,7 @@
-// Package builders makes the objects of Cluster API that tests, benchmarks and the demo start from.
+// Package builders creates the Cluster API objects from which tests, benchmarks and the demo start.
 //
-// Every function returns an object with defaults that work against test/rig and test/simulator; edits change it before
-// it is returned. Nothing here talks to an API server but Apply.
+// Every function returns an object with defaults that work with test/rig and test/simulator; edits change it before it is returned. Only
+// Apply talks to an API server.
 package builders
 
 import (
@@ -28,16 +28,15 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// KubernetesVersion is what the machines are asked to run.
+// KubernetesVersion is the Kubernetes version of the Machines.
 const KubernetesVersion = "v1.36.3"
 
 var infrastructure = schema.GroupVersion{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2"}
 
-// dataSecret is the name of a bootstrap Secret that is never read: with a name given, a Machine needs no bootstrap
-// provider.
+// dataSecret is the name of a bootstrap Secret that nobody reads: a Machine that names one needs no bootstrap provider.
 const dataSecret = "bootstrap"
 
-// Namespace is a namespace.
+// Namespace is a Namespace.
 func Namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
@@ -45,7 +44,7 @@ func Namespace(name string) *corev1.Namespace {
 	}
 }
 
-// ManagerBinding is the binding by which the command line knows that the manager lease of a namespace is kubemend's.
+// ManagerBinding is the binding that makes kubectl mend trust the manager lease of a namespace.
 func ManagerBinding(namespace string) *rbacv1.ClusterRoleBinding {
 	return &rbacv1.ClusterRoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
@@ -55,9 +54,9 @@ func ManagerBinding(namespace string) *rbacv1.ClusterRoleBinding {
 	}
 }
 
-// Cluster is a Cluster whose infrastructure is the Metal3Cluster of the same name, and whose control plane is made of
-// stand-alone machines: its condition ControlPlaneInitialized is True when one of them has a node. Core leaves
-// status.initialization.controlPlaneInitialized empty for such a cluster.
+// Cluster is a Cluster whose infrastructure is the Metal3Cluster of the same name and whose control plane consists of stand-alone machines.
+// Its condition ControlPlaneInitialized becomes True when one of them has a node; core leaves status.initialization.controlPlaneInitialized
+// empty.
 func Cluster(namespace, name string, edits ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
 	return edited(&clusterv1.Cluster{
 		TypeMeta:   typed("Cluster"),
@@ -71,7 +70,7 @@ func Metal3Cluster(cluster *clusterv1.Cluster) *unstructured.Unstructured {
 	return metal3(cluster.Namespace, cluster.Name, "Metal3Cluster", cluster.Name)
 }
 
-// ControlPlaneMachine is a Machine of the control plane that no controller would replace: it has no owner but its Cluster.
+// ControlPlaneMachine is a control-plane Machine that no controller would replace: its only owner is its Cluster.
 func ControlPlaneMachine(cluster *clusterv1.Cluster, name string, edits ...func(*clusterv1.Machine)) *clusterv1.Machine {
 	return edited(&clusterv1.Machine{
 		TypeMeta: typed("Machine"),
@@ -88,7 +87,7 @@ func Metal3Machine(machine *clusterv1.Machine) *unstructured.Unstructured {
 	return metal3(machine.Namespace, machine.Spec.ClusterName, "Metal3Machine", machine.Spec.InfrastructureRef.Name)
 }
 
-// MachineDeployment keeps a number of workers, made from the Metal3MachineTemplate of the same name.
+// MachineDeployment is a MachineDeployment of workers with the Metal3MachineTemplate of the same name.
 func MachineDeployment(cluster *clusterv1.Cluster, name string, workers int32,
 	edits ...func(*clusterv1.MachineDeployment)) *clusterv1.MachineDeployment {
 	labels := map[string]string{
@@ -109,15 +108,14 @@ func MachineDeployment(cluster *clusterv1.Cluster, name string, workers int32,
 	}, edits)
 }
 
-// Metal3MachineTemplate is what the infrastructure of a MachineDeployment's machines is made from.
+// Metal3MachineTemplate is the infrastructure template of a MachineDeployment.
 func Metal3MachineTemplate(cluster *clusterv1.Cluster, name string) *unstructured.Unstructured {
 	object := metal3(cluster.Namespace, cluster.Name, "Metal3MachineTemplate", name)
 	object.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{}}}
 	return object
 }
 
-// MachineHealthCheck watches every machine of a Cluster that is not of its control plane: a node that is not Ready, or
-// of which nothing is known, for five minutes is unhealthy.
+// MachineHealthCheck selects all workers of a Cluster. A node is unhealthy after five minutes with Ready=False or Ready=Unknown.
 func MachineHealthCheck(cluster *clusterv1.Cluster, name string,
 	edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealthCheck {
 	const patience = 300
@@ -139,7 +137,7 @@ func MachineHealthCheck(cluster *clusterv1.Cluster, name string,
 	}, edits)
 }
 
-// ControlPlane is a number of control-plane machines, each with its infrastructure, named <cluster>-cp-0 and so on.
+// ControlPlane returns control-plane machines with their infrastructure, named <cluster>-cp-0 and so on.
 func ControlPlane(cluster *clusterv1.Cluster, machines int) []client.Object {
 	objects := make([]client.Object, 0, 2*machines)
 	for n := range machines {
@@ -187,8 +185,7 @@ func edited[T any](object T, edits []func(T)) T {
 	return object
 }
 
-// ClaimedBy is the value of the paused annotation with which Cluster API's own controller skips a
-// MachineHealthCheck and kubemend acts.
+// ClaimedBy is the value of the paused annotation that makes Cluster API's own controller skip a MachineHealthCheck and kubemend act on it.
 const ClaimedBy = "kubemend"
 
 // Claimed gives a MachineHealthCheck to kubemend.
@@ -199,8 +196,7 @@ func Claimed(check *clusterv1.MachineHealthCheck) {
 	check.Annotations[clusterv1.PausedAnnotation] = ClaimedBy
 }
 
-// RemediatedBy makes a MachineHealthCheck ask for remediation with copies of a template, instead of leaving it to the
-// owner of the machine.
+// RemediatedBy makes a MachineHealthCheck create remediation requests from a template instead of asking the owner of the machine.
 func RemediatedBy(apiVersion, kind, name string) func(*clusterv1.MachineHealthCheck) {
 	return func(check *clusterv1.MachineHealthCheck) {
 		check.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
@@ -209,7 +205,7 @@ func RemediatedBy(apiVersion, kind, name string) func(*clusterv1.MachineHealthCh
 	}
 }
 
-// Patience is how long a MachineHealthCheck lets every node condition that it has pass.
+// Patience sets the timeout of all unhealthy node conditions of a MachineHealthCheck.
 func Patience(d time.Duration) func(*clusterv1.MachineHealthCheck) {
 	return func(check *clusterv1.MachineHealthCheck) {
 		for i := range check.Spec.Checks.UnhealthyNodeConditions {
@@ -218,7 +214,7 @@ func Patience(d time.Duration) func(*clusterv1.MachineHealthCheck) {
 	}
 }
 
-// StartsWithin is how long a MachineHealthCheck lets a machine be without a node; forever, if 0.
+// StartsWithin sets how long a machine may be without a node; 0 means forever.
 func StartsWithin(d time.Duration) func(*clusterv1.MachineHealthCheck) {
 	return func(check *clusterv1.MachineHealthCheck) {
 		check.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To(int32(d / time.Second))
@@ -231,8 +227,8 @@ func LongTrue(kind string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: since}
 }
 
-// Standing is the status of a Cluster whose infrastructure and control plane have been ready for an hour, for tests without the controllers
-// that would write it.
+// Standing is the status of a Cluster whose infrastructure and control plane have been ready for an hour. It is for tests without the
+// controllers that would write it.
 func Standing() clusterv1.ClusterStatus {
 	return clusterv1.ClusterStatus{
 		Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true),
@@ -243,7 +239,7 @@ func Standing() clusterv1.ClusterStatus {
 	}
 }
 
-// Reports gives a node a condition, instead of the one of that type if it has one.
+// Reports sets a condition of a node; it replaces the condition of that type.
 func Reports(node *corev1.Node, condition corev1.NodeCondition) {
 	same := func(c corev1.NodeCondition) bool { return c.Type == condition.Type }
 	if i := slices.IndexFunc(node.Status.Conditions, same); i >= 0 {
@@ -253,14 +249,13 @@ func Reports(node *corev1.Node, condition corev1.NodeCondition) {
 	node.Status.Conditions = append(node.Status.Conditions, condition)
 }
 
-// fieldOwner is who the API server thinks writes what Apply writes.
+// fieldOwner is the field manager of Apply.
 const fieldOwner = client.FieldOwner("kubemend-builders")
 
-// Apply makes the objects exist as they are given, in this order, and may be repeated. Each object is then what the API
-// server answered. Status is left alone.
+// Apply creates or updates the objects by server-side apply, in this order, and writes the answer of the API server back into them. It
+// leaves the status alone, and may be repeated.
 //
-// It is also the quick way to create the first object of a kind: for two seconds after a kind is established, the API
-// server refuses to create one at first, but not to apply one.
+// For the first object of a kind Apply is faster than Create: for two seconds after a kind is established the API server delays creations.
 func Apply(ctx context.Context, c client.Client, objects ...client.Object) error {
 	for _, object := range objects {
 		if err := apply(ctx, c, object); err != nil {
@@ -283,7 +278,7 @@ func apply(ctx context.Context, c client.Client, object client.Object) error {
 	wanted.SetGroupVersionKind(kind)
 	wanted.SetManagedFields(nil)
 	wanted.SetResourceVersion("")
-	wanted.SetUID("") // an object that was deleted meanwhile is made anew
+	wanted.SetUID("") // an object that was deleted in the meantime is created again
 	unstructured.RemoveNestedField(wanted.Object, "metadata", "creationTimestamp")
 	unstructured.RemoveNestedField(wanted.Object, "metadata", "generation")
 	unstructured.RemoveNestedField(wanted.Object, "status")
@@ -297,8 +292,8 @@ func apply(ctx context.Context, c client.Client, object client.Object) error {
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(wanted.Object, object)
 }
 
-// Template renders a file of templates/ as `clusterctl generate yaml` does, with these variables and no others. One that
-// the template does not have is an error: a slip in a name would leave the default in place.
+// Template renders a file of templates/ as `clusterctl generate yaml` does, with only these variables. A variable that the template does
+// not have is an error, because with a misspelt name the template would silently use its default.
 func Template(file string, variables map[string]string) (*unstructured.Unstructured, error) {
 	object, err := render(file, variables)
 	if err != nil {
@@ -342,7 +337,7 @@ func render(file string, variables map[string]string) (*unstructured.Unstructure
 	return object, nil
 }
 
-// templatePath finds the folder templates/ from the working folder, which is the project's or one below it.
+// templatePath searches templates/ from the working folder upwards.
 func templatePath(file string) (string, error) {
 	folder, err := os.Getwd()
 	if err != nil {

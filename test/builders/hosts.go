@@ -16,7 +16,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// BareMetalHost is a host without a consumer: off, and available as soon as it was inspected.
+// BareMetalHost is a host without a consumer. It is off, and available as soon as it is inspected.
 func BareMetalHost(namespace, name string, edits ...func(*bmov1alpha1.BareMetalHost)) *bmov1alpha1.BareMetalHost {
 	return edited(&bmov1alpha1.BareMetalHost{
 		TypeMeta:   metav1.TypeMeta{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost"},
@@ -27,7 +27,7 @@ func BareMetalHost(namespace, name string, edits ...func(*bmov1alpha1.BareMetalH
 	}, edits)
 }
 
-// BareMetalHosts are a number of hosts without consumers, named <prefix>-0 and so on.
+// BareMetalHosts returns hosts without consumers, named <prefix>-0 and so on.
 func BareMetalHosts(namespace, prefix string, number int, edits ...func(*bmov1alpha1.BareMetalHost)) []client.Object {
 	hosts := make([]client.Object, 0, number)
 	for n := range number {
@@ -36,21 +36,21 @@ func BareMetalHosts(namespace, prefix string, number int, edits ...func(*bmov1al
 	return hosts
 }
 
-// Deployed asks for the host to be provisioned and switched on.
+// Deployed makes BMO provision the host and power it on.
 func Deployed(host *bmov1alpha1.BareMetalHost) {
 	host.Spec.Online = true
 	host.Spec.Image = &bmov1alpha1.Image{URL: "http://simulated/image.qcow2", Checksum: "0", ChecksumType: bmov1alpha1.SHA256}
 }
 
-// ExternallyDeployed says that another system has provisioned the host, which shall be on.
+// ExternallyDeployed marks the host as provisioned by another system, and makes BMO keep it on.
 func ExternallyDeployed(host *bmov1alpha1.BareMetalHost) {
 	host.Spec.Online, host.Spec.ExternallyProvisioned = true, true
 }
 
-// NeverOff forbids to switch the host off: it can be rebooted only.
+// NeverOff sets disablePowerOff: BMO may only reboot the host.
 func NeverOff(host *bmov1alpha1.BareMetalHost) { host.Spec.DisablePowerOff = true }
 
-// ConsumedBy gives the host to the Metal3Machine of that name in its namespace.
+// ConsumedBy makes a Metal3Machine in the host's namespace its consumer.
 func ConsumedBy(metal3Machine string) func(*bmov1alpha1.BareMetalHost) {
 	return func(host *bmov1alpha1.BareMetalHost) {
 		host.Spec.ConsumerRef = &corev1.ObjectReference{
@@ -59,7 +59,7 @@ func ConsumedBy(metal3Machine string) func(*bmov1alpha1.BareMetalHost) {
 	}
 }
 
-// Annotated adds an annotation to any object.
+// Annotated adds an annotation to an object of any type.
 func Annotated[T client.Object](key, value string) func(T) {
 	return func(object T) {
 		annotations := object.GetAnnotations()
@@ -71,24 +71,24 @@ func Annotated[T client.Object](key, value string) func(T) {
 	}
 }
 
-// Metal3Remediation is a remediation of Metal3's kind with a strategy.
+// Metal3Remediation is a Metal3Remediation with a strategy.
 func Metal3Remediation(m metav1.ObjectMeta, s infrav1.RemediationStrategy) client.Object {
 	return &infrav1.Metal3Remediation{ObjectMeta: m, Spec: infrav1.Metal3RemediationSpec{Strategy: &s}}
 }
 
-// HostRemediation is a remediation of kubemend's own kind with a strategy.
+// HostRemediation is a HostRemediation with a strategy.
 func HostRemediation(m metav1.ObjectMeta, s infrav1.RemediationStrategy) client.Object {
 	return &mendv1.HostRemediation{ObjectMeta: m, Spec: mendv1.HostRemediationSpec{Strategy: HostStrategy(s)}}
 }
 
-// HostStrategy is s as a HostRemediation has it, with the same time for a boot.
+// HostStrategy converts s to the strategy of a HostRemediation, with timeoutSeconds as the time for a boot as well.
 func HostStrategy(s infrav1.RemediationStrategy) *mendv1.HostRemediationStrategy {
 	return &mendv1.HostRemediationStrategy{
 		Type: s.Type, RetryLimit: ptr.To(s.RetryLimit), TimeoutSeconds: s.TimeoutSeconds, BootTimeoutSeconds: s.TimeoutSeconds,
 	}
 }
 
-// RemediationReport is the status of a remediation, as far as both kinds have it.
+// RemediationReport has the fields of the status that both kinds of remediations have.
 type RemediationReport struct {
 	Phase      infrav1.RemediationPhase
 	Retries    int
@@ -96,7 +96,7 @@ type RemediationReport struct {
 	Conditions map[string]string // like "True/Done"
 }
 
-// ReportOf reads the status of a remediation of either kind; it is empty without one.
+// ReportOf returns the report of a remediation of either kind; it is empty if rem is neither.
 func ReportOf(rem client.Object) RemediationReport {
 	is := RemediationReport{Conditions: map[string]string{}}
 	var conditions []metav1.Condition
@@ -114,10 +114,10 @@ func ReportOf(rem client.Object) RemediationReport {
 	return is
 }
 
-// csiDriver has no program: what has to be attached is attached by test/simulator's Attacher.
+// csiDriver is the name of a CSI driver without a program: test/simulator's Attacher attaches its volumes.
 const csiDriver = "simulated.csi.kubemend.io"
 
-// Deployment keeps a number of pods, each of one container that test/simulator's kubelets run.
+// Deployment is a Deployment of pods with one container, which test/simulator's kubelets run.
 func Deployment(namespace, name string, replicas int32, edits ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return edited(&appsv1.Deployment{
@@ -134,8 +134,7 @@ func Deployment(namespace, name string, replicas int32, edits ...func(*appsv1.De
 	}, edits)
 }
 
-// WithVolume gives the pods of a Deployment a volume; see Volume. As long as it is attached to one node, no pod on
-// another starts.
+// WithVolume adds a volume (see Volume) to the pods of a Deployment. While it is attached to one node, no pod on another node starts.
 func WithVolume(claim string) func(*appsv1.Deployment) {
 	return func(deployment *appsv1.Deployment) {
 		spec := &deployment.Spec.Template.Spec
@@ -145,7 +144,7 @@ func WithVolume(claim string) func(*appsv1.Deployment) {
 	}
 }
 
-// Volume is a claim with a volume of its own that has to be attached to a node before a pod there can use it.
+// Volume is a claim with its own volume, which must be attached to a node before a pod can use it there.
 func Volume(namespace, name string) []client.Object {
 	storage := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	once := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}

@@ -22,8 +22,8 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 )
 
-// A template with nothing but the name of the cluster given is the manifest of Cluster API's documentation, claimed; but that a check of
-// workers selects the machines of all MachineDeployments, and not those with a label that no cluster of the quick start has.
+// With only the name of the cluster set, a template is the manifest of Cluster API's documentation with a claim. One difference: a check of
+// workers selects the machines of all MachineDeployments, because no cluster of the quick start has the label of the documented manifest.
 func TestTemplatesAreTheDocumentsManifestsWithAClaim(t *testing.T) {
 	for template, seed := range map[string]string{
 		"machine-health-check-workers.yaml":               "seeds/004/workers.yaml",
@@ -48,7 +48,7 @@ func TestTemplatesAreTheDocumentsManifestsWithAClaim(t *testing.T) {
 	}
 }
 
-// A check that has hosts power-cycled is the plain one with a template. That it names one that is there is held by test/packages.
+// A check with a HostRemediationTemplate is otherwise the same as the plain check. test/packages tests that the template exists.
 func TestRebootingChecksDifferFromPlainOnesOnlyInTheirTemplate(t *testing.T) {
 	given := map[string]string{"CLUSTER_NAME": "capi-quickstart", "NAMESPACE": "metal3"}
 	for suffix, field := range map[string][]string{
@@ -62,7 +62,6 @@ func TestRebootingChecksDifferFromPlainOnesOnlyInTheirTemplate(t *testing.T) {
 	}
 }
 
-// With nothing but the name of the cluster given, a template of remediations has the defaults of the API.
 func TestTheTemplateOfHostRemediationsHasTheDefaultsOfTheAPI(t *testing.T) {
 	rendered := templated(t, "host-remediation-template.yaml", map[string]string{"CLUSTER_NAME": "capi-quickstart"})
 	got := &mendv1.HostRemediationTemplate{}
@@ -78,7 +77,7 @@ func TestTheTemplateOfHostRemediationsHasTheDefaultsOfTheAPI(t *testing.T) {
 	must.Equal(t, want, got)
 }
 
-// A ladder ends with the template that is beside it, and leaves it the time for all its attempts.
+// The last escalation step names the template of the same folder, and its timeout is long enough for all attempts of that template.
 func TestTheEscalatingTemplateNamesTheHostTemplate(t *testing.T) {
 	given := map[string]string{"CLUSTER_NAME": "capi-quickstart", "NAMESPACE": "metal3"}
 	template := templated(t, "host-remediation-template.yaml", given)
@@ -90,7 +89,7 @@ func TestTheEscalatingTemplateNamesTheHostTemplate(t *testing.T) {
 		APIVersion: template.GetAPIVersion(), Kind: template.GetKind(), Namespace: template.GetNamespace(), Name: template.GetName(),
 	}
 	must.Equal(t, want, last.RemediationTemplate, "it names another template than the one beside it")
-	// Until it may be switched on, and until its node is ready.
+	// An attempt has two timeouts: until the host may be powered on, and until the node is ready.
 	attempts := (infrav1.DefaultRetryLimit + 1) * (infrav1.DefaultTimeoutSeconds + mendv1.DefaultBootTimeoutSeconds) * time.Second
 	if last.Timeout.Duration < attempts {
 		t.Errorf("%s are not enough for all attempts, which may take %s", last.Timeout.Duration, attempts)

@@ -16,20 +16,19 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// Document compares the figures of a campaign with its section of docs/reliability.md, which begins and ends with comments that name it;
-// with the flag -update it writes them there.
+// Document compares the figures of a campaign with its section of docs/reliability.md; with the flag -update it writes them there.
 func Document(t *testing.T, section, figures string) {
 	t.Helper()
 	golden.Section(t, filepath.Join("..", "..", "..", "docs", "reliability.md"), section, "\n"+strings.TrimSpace(figures)+"\n\n")
 }
 
-// share is how many of the cases of a campaign a sample leaves out for each that it tries.
+// share is how many cases a sample leaves out for each one that it tries.
 const share = 6
 
-// Whole reports whether campaigns try everything, as make campaigns asks, and write down how much that was.
+// Whole reports whether campaigns try all cases, as make campaigns does, and so may document their figures.
 func Whole() bool { return os.Getenv("KUBEMEND_CAMPAIGNS") == "whole" }
 
-// Seed chooses the sample. It is printed, so that a sample with a failure can be tried again.
+// Seed chooses the sample. It is printed, so that a failing sample can be repeated.
 var Seed = sync.OnceValue(func() uint64 {
 	seed, err := strconv.ParseUint(os.Getenv("KUBEMEND_CAMPAIGN_SEED"), 10, 64)
 	if err != nil {
@@ -39,7 +38,7 @@ var Seed = sync.OnceValue(func() uint64 {
 	return seed
 })
 
-// Tries reports whether this run tries a case of a campaign: all of them, or those of the sample.
+// Tries reports whether this run tries a case of a campaign: all cases, or those of the sample.
 func Tries(of ...any) bool { return Whole() || chosen(Seed(), of...) }
 
 func chosen(seed uint64, of ...any) bool {
@@ -48,7 +47,7 @@ func chosen(seed uint64, of ...any) bool {
 	return hash.Sum64()>>32%(share+1) == 0
 }
 
-// Orders are all orders of some things.
+// Orders yields all permutations.
 func Orders[E any](of []E) iter.Seq[[]E] {
 	return func(yield func([]E) bool) {
 		var extend func(order, left []E) bool

@@ -1,7 +1,6 @@
-// Package faults makes one chosen write of a program fail, or be the last one before the program crashes. The API server is that of package
-// inmemory, so that a campaign can try every write of a remediation in milliseconds.
-//
-// What only a real API server knows (schemas, watches) is in test/api.
+// Package faults makes one chosen write of a program fail, or lets the program crash after it. The API server is that of package inmemory,
+// so a campaign can try every write of a remediation within milliseconds. test/api tests what needs a real API server, such as schemas and
+// watches.
 package faults
 
 import (
@@ -22,21 +21,20 @@ import (
 // Fate is what happens to the chosen write.
 type Fate string
 
-// What can happen to a write.
+// The fates of a write.
 const (
-	// Refused: the API server answers with an internal error, and nothing is changed.
+	// Refused: the API server answers with an internal error and changes nothing.
 	Refused Fate = "refused"
-	// Lost: the write is carried out, and its answer does not arrive.
+	// Lost: the write is carried out, but the answer does not arrive.
 	Lost Fate = "carried out, answer lost"
-	// Crash: the write is carried out, and the program dies before it does anything else. Every later call fails with ErrCrashed, until
-	// Restart.
+	// Crash: the write is carried out, and then the program crashes. Every later call fails with ErrCrashed until Restart.
 	Crash Fate = "the last one before a crash"
 )
 
-// Fates are all of them.
+// Fates are all fates.
 var Fates = []Fate{Refused, Lost, Crash}
 
-// ErrCrashed is the answer to all that a crashed program asks for.
+// ErrCrashed is the answer to all calls of a crashed program.
 var ErrCrashed = errors.New("the program has crashed")
 
 var errLost = errors.New("the connection broke before the answer came")
@@ -49,21 +47,21 @@ type Write struct {
 	Subresource string // empty for the object itself
 }
 
-// String is the write like "patch Machine/m status".
+// String returns the write, for example "patch Machine/m status".
 func (w Write) String() string {
 	return strings.TrimSuffix(fmt.Sprintf("%s %s/%s %s", w.Verb, w.Kind, w.Name, w.Subresource), " ")
 }
 
-// Writes are those of one program. Its zero value lets all of them pass. It is safe for concurrent use.
+// Writes controls the writes of one program. The zero value lets all of them pass. It is safe for concurrent use.
 type Writes struct {
-	// Ignore are kinds whose writes change nothing that anybody decides by, such as Event.
+	// Ignore are kinds whose writes are not counted, because no decision depends on them, such as Event.
 	Ignore []string
-	// Then is called after every write that was carried out, with how many there were since Choose. It must not use the Writes.
+	// Then is called after every write that was carried out, with their number since Choose. It must not use the Writes.
 	Then func(n int)
 
 	mu      sync.Mutex
 	nth     int
-	only    Write // what alone is counted; the zero value counts all
+	only    Write // only writes like this one count; the zero value counts all
 	fate    Fate
 	tried   int
 	struck  bool
@@ -71,18 +69,18 @@ type Writes struct {
 	done    []Write
 }
 
-// Choose begins to count anew, and decides the fate of the nth write from here, counted from 1; 0 chooses none.
+// Choose starts to count again, and sets the fate of the nth write, counted from 1; 0 chooses none.
 func (w *Writes) Choose(nth int, fate Fate) { w.ChooseOf(Write{}, nth, fate) }
 
-// ChooseOf is Choose that counts only writes like that one. What is written at the same time has no order, and yet each of it can be
-// chosen.
+// ChooseOf is Choose that counts only writes equal to only. So a test can choose any of several concurrent writes, which have no fixed
+// order.
 func (w *Writes) ChooseOf(only Write, nth int, fate Fate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.nth, w.only, w.fate, w.tried, w.struck, w.crashed, w.done = nth, only, fate, 0, false, false, nil
 }
 
-// Done are the writes that were carried out since Choose, and whether the chosen one was among those that were tried.
+// Done returns the writes that were carried out since Choose, and whether the chosen one was tried.
 func (w *Writes) Done() (done []Write, struck bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,14 +94,14 @@ func (w *Writes) Crashed() bool {
 	return w.crashed
 }
 
-// Restart lets a new instance of the program go on after a crash.
+// Restart lets a new instance of the program continue after a crash.
 func (w *Writes) Restart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.crashed = false
 }
 
-// Client is the way of the program to the API server behind c. The test and the simulators use c itself.
+// Client returns the program's client for the API server of c. The test and the simulators use c itself.
 func (w *Writes) Client(c client.WithWatch) client.WithWatch {
 	scheme := c.Scheme()
 	return interceptor.NewClient(c, interceptor.Funcs{
@@ -144,7 +142,7 @@ func (w *Writes) read(ask func() error) error {
 	return ask()
 }
 
-// write carries one write out as Choose has it. Only one is carried out at a time, so that the last one before a crash is the last one.
+// write carries out one write with its fate. A lock allows only one write at a time, so that no write follows a crash.
 func (w *Writes) write(scheme *runtime.Scheme, verb string, obj client.Object, sub string, carryOut func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,12 +167,12 @@ func (w *Writes) write(scheme *runtime.Scheme, verb string, obj client.Object, s
 		return apierrors.NewInternalError(errors.New("the test lets this fail"))
 	}
 	if err := carryOut(); err != nil {
-		if chosen { // what the API server itself refused, a conflict, was no write
+		if chosen { // a write that the API server refused, for example because of a conflict, does not count
 			w.tried--
 		}
 		return err
 	}
-	is.Name = obj.GetName() // it may be generated
+	is.Name = obj.GetName() // the API server may have generated it
 	w.done = append(w.done, is)
 	if w.Then != nil {
 		w.Then(len(w.done))
@@ -185,7 +183,7 @@ func (w *Writes) write(scheme *runtime.Scheme, verb string, obj client.Object, s
 	return w.strike()
 }
 
-// strike is what the program hears of the chosen write, which was carried out.
+// strike returns the program's answer to the chosen write, which was carried out.
 func (w *Writes) strike() error {
 	w.struck = true
 	if w.fate == Crash {

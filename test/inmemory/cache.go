@@ -19,20 +19,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Cache is that of one instance of a program. It shows what the server has, unless it is late.
+// Cache is the cache of one instance of a program. It has the objects of the server, or older ones while it lags.
 type Cache struct {
-	cache.Cache // nil: what is not below is not asked for
+	cache.Cache // nil: programs call only the methods below
 	server      *Server
-	// transform is applied to each object that is read, and to each that is watched.
+	// transform is applied to each object that is read or watched.
 	transform func(client.Object) error
 
 	mu        sync.Mutex
 	informers map[schema.GroupVersionKind]*informer
-	late      *store   // what a late cache shows; nil if it is not late
-	missed    []Change // what it will hear of
+	late      *store   // the objects of a cache that lags; nil if it does not
+	missed    []Change // the changes that it has not delivered yet
 }
 
-// NewCache returns a cache of what s has, which applies transform to each object.
+// NewCache returns a cache of the objects of s, which applies transform to each object.
 func (s *Server) NewCache(transform func(client.Object) error) *Cache {
 	return &Cache{server: s, transform: transform, informers: map[schema.GroupVersionKind]*informer{}}
 }
@@ -69,14 +69,14 @@ func (c *Cache) transformed(obj client.Object) error {
 	return c.transform(obj)
 }
 
-// Lag makes the cache show from now on what there is now.
+// Lag makes the cache keep the objects of now, whatever changes.
 func (c *Cache) Lag() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.late = c.server.store.copied()
 }
 
-// CatchUp makes the cache show what there is, and those who watch hear of it.
+// CatchUp gives the cache the objects of the server, and delivers the missed changes to the handlers.
 func (c *Cache) CatchUp() {
 	c.mu.Lock()
 	missed := c.missed
@@ -92,7 +92,7 @@ func (c *Cache) Late() bool {
 	return c.late != nil
 }
 
-// hear lets those who watch hear of changes.
+// hear delivers changes to the handlers, or keeps them for CatchUp.
 func (c *Cache) hear(changes []Change) {
 	c.mu.Lock()
 	if c.late != nil {
@@ -124,7 +124,7 @@ func (c *Cache) GetInformer(_ context.Context, obj client.Object, _ ...cache.Inf
 	return c.informer(kind), nil
 }
 
-// RemoveInformer forgets who hears of the kind of obj.
+// RemoveInformer removes the handlers of the kind of obj.
 func (c *Cache) RemoveInformer(_ context.Context, obj client.Object) error {
 	kind, err := apiutil.GVKForObject(obj, c.server.scheme)
 	if err != nil {
@@ -136,12 +136,12 @@ func (c *Cache) RemoveInformer(_ context.Context, obj client.Object) error {
 	return nil
 }
 
-// WaitForCacheSync returns at once: there is nothing to wait for.
+// WaitForCacheSync returns at once: the cache is always in sync.
 func (c *Cache) WaitForCacheSync(context.Context) bool { return true }
 
-// informer is that of one kind.
+// informer is the informer of one kind.
 type informer struct {
-	cache.Informer // nil: what is not below is not asked for
+	cache.Informer // nil: programs call only the methods below
 	cache          *Cache
 	kind           schema.GroupVersionKind
 
@@ -149,10 +149,10 @@ type informer struct {
 	handlers []toolscache.ResourceEventHandler
 }
 
-// copied is an object as a handler is shown it.
+// copied returns a transformed copy of an object for a handler.
 func (i *informer) copied(obj client.Object) client.Object {
 	shown := obj.DeepCopyObject().(client.Object)
-	_ = i.cache.transformed(shown) // what cannot be transformed is shown as it is
+	_ = i.cache.transformed(shown) // an object that cannot be transformed is delivered unchanged
 	return shown
 }
 
@@ -172,7 +172,7 @@ func (i *informer) hear(ch Change) {
 	}
 }
 
-// AddEventHandlerWithOptions adds a handler, and shows it all objects that there are.
+// AddEventHandlerWithOptions adds a handler, and calls it for all existing objects.
 func (i *informer) AddEventHandlerWithOptions(
 	h toolscache.ResourceEventHandler, _ toolscache.HandlerOptions,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
@@ -185,20 +185,20 @@ func (i *informer) AddEventHandlerWithOptions(
 	return synced{}, nil
 }
 
-// HasSynced reports that there is nothing to wait for.
+// HasSynced returns true: the informer is always in sync.
 func (i *informer) HasSynced() bool { return true }
 
-// synced is a registration of a handler that was shown all there is.
+// synced is the registration of a handler that was called for all existing objects.
 type synced struct {
-	toolscache.ResourceEventHandlerRegistration // nil: what is not below is not asked for
+	toolscache.ResourceEventHandlerRegistration // nil: programs call only the methods below
 }
 
-// HasSynced reports that there is nothing to wait for.
+// HasSynced returns true.
 func (synced) HasSynced() bool { return true }
 
-// queue is that of a controller. It waits by a virtual clock, and gives an item out only when it is made to.
+// queue is the work queue of a controller on a virtual clock. It returns an item only when the test calls give.
 type queue struct {
-	workqueue.TypedRateLimitingInterface[reconcile.Request] // nil: what is not below is not asked for
+	workqueue.TypedRateLimitingInterface[reconcile.Request] // nil: controllers call only the methods below
 
 	clock   *clocktesting.FakePassiveClock
 	limiter workqueue.TypedRateLimiter[reconcile.Request]
@@ -219,7 +219,7 @@ func newQueue(clock *clocktesting.FakePassiveClock, limiter workqueue.TypedRateL
 	}
 }
 
-// next is the item that is due first, and when. Of several, it is the one whose name comes first.
+// next returns the item that is due first and its time; of several, the one whose name comes first.
 func (q *queue) next() (first reconcile.Request, at time.Time, found bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -231,7 +231,7 @@ func (q *queue) next() (first reconcile.Request, at time.Time, found bool) {
 	return first, at, found
 }
 
-// give lets the controller work on an item, and returns when it has.
+// give makes the controller reconcile an item, and returns when it has.
 func (q *queue) give(item reconcile.Request) {
 	q.mu.Lock()
 	delete(q.due, item)
@@ -241,20 +241,20 @@ func (q *queue) give(item reconcile.Request) {
 	<-q.done
 }
 
-// Get waits until give gives an item.
+// Get returns the next item of give.
 func (q *queue) Get() (item reconcile.Request, shutdown bool) {
 	q.ready()
 	item, open := <-q.out
 	return item, !open
 }
 
-// Done ends give.
+// Done makes give return.
 func (q *queue) Done(reconcile.Request) { q.done <- struct{}{} }
 
 // Add makes an item due.
 func (q *queue) Add(item reconcile.Request) { q.AddAfter(item, 0) }
 
-// AddAfter makes an item due later, if it is not due before that.
+// AddAfter makes an item due after a time, unless it is due before.
 func (q *queue) AddAfter(item reconcile.Request, after time.Duration) {
 	at := q.clock.Now().Add(after)
 	q.mu.Lock()
@@ -264,7 +264,7 @@ func (q *queue) AddAfter(item reconcile.Request, after time.Duration) {
 	}
 }
 
-// AddRateLimited makes an item due when its limiter says so.
+// AddRateLimited makes an item due after the delay of the rate limiter.
 func (q *queue) AddRateLimited(item reconcile.Request) { q.AddAfter(item, q.limiter.When(item)) }
 
 // Forget makes the limiter forget the failures of an item.

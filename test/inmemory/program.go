@@ -22,19 +22,20 @@ import (
 	"github.com/kubemend/kubemend/test/faults"
 )
 
-// horizon is for how long Settle waits for what is due by time alone, such as a retry. Less than what a test lets pass by itself.
+// horizon is how far ahead Settle waits for an item, such as a retry. It is less than the time that tests let pass.
 const horizon = time.Second
 
-// most is how many reconciles a program may need until it waits for something.
+// most is how many reconciles a program may need to settle.
 const most = 500
 
-// Instance is one life of a program: from its start to a crash, or to its end.
+// Instance is one run of a program, from its start to its end or a crash.
 type Instance struct {
 	manager.Manager
 	Cache *Cache
-	// Client is how the program reaches the server: it reads from the cache, and writes. Live reads past the cache.
+	// Client reads from the cache and writes to the server.
 	Client client.WithWatch
-	Live   client.Reader
+	// Live reads from the server.
+	Live client.Reader
 
 	server    *Server
 	logger    logr.Logger
@@ -48,26 +49,26 @@ type Instance struct {
 // Program is a manager with one controller.
 type Program struct {
 	Server *Server
-	// SetUp sets the controller up in a new instance. It has to use the options.
+	// SetUp sets up the controller in a new instance, with these options.
 	SetUp func(i *Instance, options controller.Options) error
-	// Transform is that of the cache; nil for none.
+	// Transform is applied to the objects of the cache; nil for none.
 	Transform func(client.Object) error
 	Logger    logr.Logger
-	// Writes are those of the program.
+	// Writes are the writes of the program, which may fail.
 	Writes faults.Writes
-	// Restarts makes it start anew after a crash, at once.
+	// Restarts makes the program start again at once after a crash.
 	Restarts bool
 	// AfterReconcile is called after each reconcile; nil for nothing.
 	AfterReconcile func() error
 
-	Instance *Instance // nil while it does not run
-	// Reconciles counts the reconciles of all instances, and Starts the instances.
+	Instance *Instance // nil while the program does not run
+	// Reconciles is the number of reconciles of all instances, Starts the number of instances.
 	Reconciles, Starts int
 }
 
-// Start starts an instance, which works on nothing until Settle.
+// Start starts an instance. It reconciles nothing until Settle.
 func (p *Program) Start() error {
-	p.Server.take() // it hears of what there is when it begins to watch
+	p.Server.take() // its handlers get the existing objects when they are added
 	i := &Instance{server: p.Server, logger: p.Logger, started: make(chan struct{}), ended: make(chan error, 1)}
 	i.Cache = p.Server.NewCache(p.Transform)
 	api := p.Writes.Client(p.Server)
@@ -92,7 +93,7 @@ func (p *Program) Start() error {
 	case err := <-i.ended:
 		return fmt.Errorf("start the program: %w", err)
 	}
-	for _, r := range others { // what else the manager runs is done at once
+	for _, r := range others { // other runnables end at once
 		if err := r.Start(ctx); err != nil {
 			return fmt.Errorf("start the program: %w", err)
 		}
@@ -100,7 +101,7 @@ func (p *Program) Start() error {
 	return nil
 }
 
-// Kill ends the instance, whatever it has in mind.
+// Kill ends the instance.
 func (p *Program) Kill() error {
 	i := p.Instance
 	if i == nil {
@@ -114,7 +115,7 @@ func (p *Program) Kill() error {
 	return nil
 }
 
-// Restart kills the instance, if there is one, and starts another one.
+// Restart kills the instance, if there is one, and starts another.
 func (p *Program) Restart() error {
 	if err := p.Kill(); err != nil {
 		return err
@@ -123,7 +124,7 @@ func (p *Program) Restart() error {
 	return p.Start()
 }
 
-// Settle lets the program work until it waits for something that does not come within a moment.
+// Settle lets the program reconcile until nothing is due within horizon.
 func (p *Program) Settle() error {
 	for reconciles := 0; p.Instance != nil; reconciles++ {
 		if reconciles > most {
@@ -146,7 +147,7 @@ func (p *Program) Settle() error {
 	return nil
 }
 
-// Reconcile makes the controller reconcile one item, whether it is due or not.
+// Reconcile makes the controller reconcile an item, even if it is not due.
 func (p *Program) Reconcile(item reconcile.Request) error {
 	p.Instance.queue.give(item)
 	p.Reconciles++
@@ -161,7 +162,7 @@ func (p *Program) Reconcile(item reconcile.Request) error {
 	return nil
 }
 
-// Step lets time leap when the program has settled, and then lets it work.
+// Step settles, moves the clock at once by d, and settles again.
 func (p *Program) Step(d time.Duration) error {
 	if err := p.Settle(); err != nil {
 		return err
@@ -170,7 +171,7 @@ func (p *Program) Step(d time.Duration) error {
 	return p.Settle()
 }
 
-// Walk lets time pass: the program works at each moment that it waits for.
+// Walk moves the clock by d in steps: the program reconciles each item when it is due.
 func (p *Program) Walk(d time.Duration) error {
 	until := p.Server.Clock.Now().Add(d)
 	for {
@@ -192,28 +193,28 @@ func (p *Program) Walk(d time.Duration) error {
 	}
 }
 
-// Lag makes the cache show nothing new, and CatchUp ends that.
+// Lag makes the cache keep the objects of now, until CatchUp.
 func (p *Program) Lag() {
 	p.Instance.Cache.hear(p.Server.take())
 	p.Instance.Cache.Lag()
 }
 
-// CatchUp makes the cache show what there is.
+// CatchUp ends Lag.
 func (p *Program) CatchUp() { p.Instance.Cache.CatchUp() }
 
-// Counts are how often this instance has reconciled each item.
+// Counts returns how often this instance has reconciled each item.
 func (p *Program) Counts() map[reconcile.Request]int {
 	p.Instance.queue.mu.Lock()
 	defer p.Instance.queue.mu.Unlock()
 	return maps.Clone(p.Instance.queue.counts)
 }
 
-// Cached is a client that writes through c, and reads from a cache as long as the program lives.
+// Cached returns a client that writes through c and reads from a cache. Reads fail once the program has crashed.
 func Cached(c client.WithWatch, from *Cache, writes *faults.Writes) client.WithWatch {
 	return cached{c, from, writes}
 }
 
-// cached is a client that reads from a cache, as long as the program lives.
+// cached is the client of Cached.
 type cached struct {
 	client.WithWatch
 	cache  *Cache
@@ -242,25 +243,25 @@ func (i *Instance) newQueue(_ string,
 	return i.queue
 }
 
-// Add notes what the manager is to run.
+// Add collects what the manager shall run.
 func (i *Instance) Add(r manager.Runnable) error {
 	i.runnables = append(i.runnables, r)
 	return nil
 }
 
-// GetControllerOptions lets there be many controllers of one name.
+// GetControllerOptions allows several controllers of one name.
 func (i *Instance) GetControllerOptions() config.Controller {
 	return config.Controller{SkipNameValidation: ptr.To(true)}
 }
 
-// GetCache is the cache.
+// GetCache returns the cache.
 func (i *Instance) GetCache() cache.Cache { return i.Cache }
 
-// GetScheme is that of the server.
+// GetScheme returns the scheme of the server.
 func (i *Instance) GetScheme() *runtime.Scheme { return i.server.scheme }
 
-// GetRESTMapper is that of the server.
+// GetRESTMapper returns the mapper of the server.
 func (i *Instance) GetRESTMapper() meta.RESTMapper { return i.server.mapper }
 
-// GetLogger is that of the program.
+// GetLogger returns the logger of the program.
 func (i *Instance) GetLogger() logr.Logger { return i.logger }

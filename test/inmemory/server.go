@@ -1,8 +1,8 @@
-// Package inmemory is an API server in memory, with what a controller needs around it: watches, a cache and a queue on a virtual clock. The
-// controller is set up as in the manager, its predicates, handlers and deadlines are its own, and a remediation takes a millisecond.
+// Package inmemory is an API server in memory with everything that a controller needs: watches, a cache, and a queue on a virtual clock.
+// The controller is set up as in the manager, with its own predicates, handlers and deadlines. A remediation takes a millisecond.
 //
-// Nothing happens by itself: the test writes, and Program.Settle lets the controller work until it waits for something. What only a real
-// API server knows (schemas, rights, connections that break) is not here.
+// Nothing happens by itself: the test writes, and Program.Settle lets the controller reconcile until it waits. Schemas, rights and broken
+// connections need a real API server.
 package inmemory
 
 import (
@@ -30,24 +30,24 @@ var namespaceKind = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
 // Kind is a kind that the server may serve.
 type Kind struct {
 	schema.GroupVersionKind
-	// Global says that its objects have no namespace.
+	// Global means that objects of the kind have no namespace.
 	Global bool
-	// Later says that it is served only after Install.
+	// Later means that the kind is served only after Install.
 	Later bool
-	// Whole says that its status is written with the rest of an object.
+	// Whole means that the kind has no status subresource.
 	Whole bool
 }
 
-// Server is an API server, and its client. It heeds what controllers rely on: versions and UIDs as preconditions, generations, finalizers,
-// and the status as a resource of its own.
+// Server is an API server and its client. It implements what controllers rely on: resource versions and UIDs as preconditions, generations,
+// finalizers, and the status subresource.
 type Server struct {
-	client.WithWatch // nil: what is not below is not asked for
+	client.WithWatch // nil: programs call only the methods below
 	Clock            *clocktesting.FakePassiveClock
-	// Default is called for each object before it is created, to do what the defaults of its schema do; nil for nothing.
+	// Default is called for each object before its creation, in place of the defaults of its schema; nil for none.
 	Default func(client.Object) error
 	// After is called after each change; nil for nothing.
 	After func(Change)
-	// Reads counts reads.
+	// Reads is the number of reads.
 	Reads int
 
 	*store
@@ -60,13 +60,13 @@ type Server struct {
 	changes       []Change
 }
 
-// Change is what became of an object. It was not there before if Was is nil, and is not any more if Is is nil.
+// Change is a change of an object from Was, nil for a creation, to Is, nil for a deletion.
 type Change struct {
 	Kind    schema.GroupVersionKind
 	Was, Is client.Object
 }
 
-// Register makes those of the kinds unstructured that are not in the scheme.
+// Register adds the kinds that are not in the scheme to it, as unstructured objects.
 func Register(scheme *runtime.Scheme, kinds ...Kind) {
 	for _, kind := range kinds {
 		if !scheme.Recognizes(kind.GroupVersionKind) {
@@ -76,7 +76,7 @@ func Register(scheme *runtime.Scheme, kinds ...Kind) {
 	}
 }
 
-// New returns a server of these kinds, which have to be in the scheme.
+// New returns a server of these kinds, which must be in the scheme.
 func New(scheme *runtime.Scheme, clock *clocktesting.FakePassiveClock, kinds ...Kind) *Server {
 	versions := make([]schema.GroupVersion, 0, len(kinds))
 	for _, kind := range kinds {
@@ -97,7 +97,7 @@ func New(scheme *runtime.Scheme, clock *clocktesting.FakePassiveClock, kinds ...
 	return s
 }
 
-// Install makes the server serve a kind that it was made with.
+// Install makes the server serve a kind with Later.
 func (s *Server) Install(kind schema.GroupVersionKind) {
 	scope := meta.RESTScopeNamespace
 	if s.kinds[kind].Global {
@@ -106,7 +106,7 @@ func (s *Server) Install(kind schema.GroupVersionKind) {
 	s.served.Add(kind, scope)
 }
 
-// APIs are the kinds that are served, as discovery has them.
+// APIs returns the served kinds, as discovery lists them.
 func (s *Server) APIs() []*metav1.APIResourceList {
 	var lists []*metav1.APIResourceList
 	at := map[string]*metav1.APIResourceList{}
@@ -127,18 +127,18 @@ func (s *Server) APIs() []*metav1.APIResourceList {
 	return lists
 }
 
-// Scheme has the types of the kinds.
+// Scheme returns the scheme of the kinds.
 func (s *Server) Scheme() *runtime.Scheme { return s.scheme }
 
-// RESTMapper knows the kinds that are served.
+// RESTMapper returns a mapper of the served kinds.
 func (s *Server) RESTMapper() meta.RESTMapper { return s.mapper }
 
-// GroupVersionKindFor is the kind of an object.
+// GroupVersionKindFor returns the kind of an object.
 func (s *Server) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
 	return apiutil.GVKForObject(obj, s.scheme)
 }
 
-// IsObjectNamespaced says whether an object is in a namespace.
+// IsObjectNamespaced reports whether an object has a namespace.
 func (s *Server) IsObjectNamespaced(obj runtime.Object) (bool, error) {
 	return apiutil.IsObjectNamespaced(obj, s.scheme, s.mapper)
 }
@@ -155,7 +155,7 @@ func (s *Server) List(ctx context.Context, list client.ObjectList, opts ...clien
 	return s.store.List(ctx, list, opts...)
 }
 
-// Put makes objects be there as they are, whatever they are.
+// Put stores objects unchanged, without the rules of Create and Update.
 func (s *Server) Put(objects ...client.Object) {
 	for _, obj := range objects {
 		mapping, err := s.mapping(obj)
@@ -166,7 +166,7 @@ func (s *Server) Put(objects ...client.Object) {
 	}
 }
 
-// Create makes an object: defaulted, with a UID and the time, without a status, in a namespace that is there.
+// Create creates an object with defaults, a UID and a creation time, and without status. Its namespace must exist.
 func (s *Server) Create(_ context.Context, obj client.Object, _ ...client.CreateOption) error {
 	if s.Default != nil {
 		if err := s.Default(obj); err != nil {
@@ -203,9 +203,9 @@ func (s *Server) Create(_ context.Context, obj client.Object, _ ...client.Create
 	})
 }
 
-// Delete deletes an object, or only says that it is to be deleted, if finalizers keep it.
+// Delete deletes an object, or sets its deletion timestamp if it has finalizers.
 func (s *Server) Delete(_ context.Context, obj client.Object, opts ...client.DeleteOption) error {
-	which := obj.DeepCopyObject().(client.Object) // what is deleted is not answered with
+	which := obj.DeepCopyObject().(client.Object) // the caller's object must not change
 	options := client.DeleteOptions{}
 	options.ApplyOptions(opts)
 	return s.write(which, func(_ schema.GroupVersionKind, resource schema.GroupResource, was client.Object) (client.Object, error) {
@@ -227,24 +227,24 @@ func (s *Server) Delete(_ context.Context, obj client.Object, opts ...client.Del
 	})
 }
 
-// Update writes all of an object but its status.
+// Update writes an object except its status.
 func (s *Server) Update(_ context.Context, obj client.Object, _ ...client.UpdateOption) error {
 	return s.update(obj, false)
 }
 
-// Patch merges a patch into all of an object but its status.
+// Patch merges a patch into an object except its status.
 func (s *Server) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
 	return s.patch(obj, patch, false)
 }
 
-// Status writes the status.
+// Status returns the writer of the status.
 func (s *Server) Status() client.SubResourceWriter { return s.SubResource("status") }
 
-// SubResource writes a status: there is no other.
+// SubResource returns the writer of the status: there is no other subresource.
 func (s *Server) SubResource(string) client.SubResourceClient { return statuses{s: s} }
 
 type statuses struct {
-	client.SubResourceClient // nil: what is not below is not asked for
+	client.SubResourceClient // nil: programs call only the methods below
 	s                        *Server
 }
 

@@ -26,11 +26,11 @@ import (
 type store struct {
 	scheme *runtime.Scheme
 	mapper meta.RESTMapper
-	// indexes are by kind and field.
+	// indexes has the indexes by kind and field.
 	indexes map[schema.GroupVersionKind]map[string]client.IndexerFunc
 
 	mu      sync.RWMutex
-	objects map[schema.GroupVersionKind]map[client.ObjectKey]client.Object // which are never changed
+	objects map[schema.GroupVersionKind]map[client.ObjectKey]client.Object // stored objects are never modified
 }
 
 func (s *store) set(kind schema.GroupVersionKind, key client.ObjectKey, obj client.Object) {
@@ -46,14 +46,14 @@ func (s *store) set(kind schema.GroupVersionKind, key client.ObjectKey, obj clie
 	s.objects[kind][key] = obj
 }
 
-// At is an object, which is read only; nil if there is none.
+// At returns an object, which the caller must not change; nil if there is none.
 func (s *store) At(kind schema.GroupVersionKind, key client.ObjectKey) client.Object {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.objects[kind][key]
 }
 
-// Of are the objects of a kind, which are read only, in the order of their names.
+// Of returns the objects of a kind sorted by name, which the caller must not change.
 func (s *store) Of(kind schema.GroupVersionKind) []client.Object {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -74,7 +74,7 @@ func (s *store) copied() *store {
 	return then
 }
 
-// IndexField makes objects be listed by the values of a field.
+// IndexField adds an index for lists by a field.
 func (s *store) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
 	kind, err := apiutil.GVKForObject(obj, s.scheme)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *store) IndexField(_ context.Context, obj client.Object, field string, v
 	return nil
 }
 
-// mapping is the resource of a kind, or of that of a list; an error, as an API server answers it, if the kind is not served.
+// mapping returns the resource of the kind of an object or list. If the kind is not served, the error is that of an API server.
 func (s *store) mapping(obj runtime.Object) (*meta.RESTMapping, error) {
 	kind, err := apiutil.GVKForObject(obj, s.scheme)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *store) List(_ context.Context, list client.ObjectList, opts ...client.L
 	return meta.SetList(list, found)
 }
 
-// hasFields reports whether an object has the fields that are asked for, by an index, or by their paths.
+// hasFields reports whether an object matches the field selector, by an index if there is one, else by the path of the field.
 func (s *store) hasFields(kind schema.GroupVersionKind, obj client.Object, options client.ListOptions) bool {
 	if options.FieldSelector == nil {
 		return true
@@ -160,7 +160,7 @@ func (s *store) hasFields(kind schema.GroupVersionKind, obj client.Object, optio
 	return true
 }
 
-// fill makes into, which may be of another form, be a copy of an object.
+// fill copies an object into into, which may have another type.
 func fill(into, obj client.Object, kind schema.GroupVersionKind) error {
 	shown := obj.DeepCopyObject()
 	if reflect.TypeOf(into) == reflect.TypeOf(obj) {
@@ -186,9 +186,9 @@ func fill(into, obj client.Object, kind schema.GroupVersionKind) error {
 	return err
 }
 
-// content is an object as JSON has it, with times in whole seconds.
+// content returns an object in the form of JSON, with times in whole seconds.
 func content(obj runtime.Object) (all map[string]any, err error) {
-	if u, is := obj.(*unstructured.Unstructured); is { // whose numbers may be those of YAML
+	if u, is := obj.(*unstructured.Unstructured); is { // its numbers may have the types of YAML
 		data, err := json.Marshal(u.Object)
 		if err != nil {
 			return nil, err
@@ -206,7 +206,7 @@ func itemType(list client.ObjectList) reflect.Type {
 	return reflect.ValueOf(list).Elem().FieldByName("Items").Type().Elem()
 }
 
-// specOf is all of an object that counts for its generation.
+// specOf returns what a change of raises the generation.
 func specOf(obj client.Object) any {
 	if u, is := obj.(*unstructured.Unstructured); is {
 		return u.Object["spec"]
@@ -217,7 +217,7 @@ func specOf(obj client.Object) any {
 	return nil
 }
 
-// takeStatus gives an object the status of another one of its type; none if that is nil.
+// takeStatus copies the status of from, which has the same type, to obj; nil removes the status.
 func takeStatus(obj, from client.Object) {
 	if u, is := obj.(*unstructured.Unstructured); is {
 		delete(u.Object, "status")

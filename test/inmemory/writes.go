@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// merged is base with a merge patch on it (RFC 7386).
+// merged applies a merge patch (RFC 7386) to base.
 func merged(base, patch map[string]any) map[string]any {
 	for key, value := range patch {
 		below, more := value.(map[string]any)
@@ -31,7 +31,8 @@ func merged(base, patch map[string]any) map[string]any {
 	return base
 }
 
-// next is an object after a write that wants it to be so: its status, or all but that and what the server alone writes.
+// next returns the object after a write of is: with its new status, or with everything new except the status and the fields that only the
+// server writes.
 func (s *Server) next(
 	kind schema.GroupVersionKind, resource schema.GroupResource, was, is, obj client.Object, status bool,
 ) (client.Object, error) {
@@ -63,7 +64,7 @@ func (s *Server) next(
 	return is, nil
 }
 
-// write carries out a write, stores what has changed, and nothing if nothing has, and fills obj with that. What is to be deleted goes with
+// write carries out a write, stores the result if it differs, and fills obj with it. An object with a deletion timestamp is deleted with
 // its last finalizer.
 func (s *Server) write(
 	obj client.Object, become func(kind schema.GroupVersionKind, resource schema.GroupResource, was client.Object) (client.Object, error),
@@ -97,7 +98,7 @@ func (s *Server) write(
 	return fill(obj, is, kind)
 }
 
-// keep stores an object in a new version; nil is none.
+// keep stores an object with a new resource version; nil deletes it.
 func (s *Server) keep(kind schema.GroupVersionKind, key client.ObjectKey, was, is client.Object) {
 	s.version++
 	if is != nil {
@@ -108,7 +109,7 @@ func (s *Server) keep(kind schema.GroupVersionKind, key client.ObjectKey, was, i
 	s.changes = append(s.changes, Change{kind, was, is})
 }
 
-// normal is an object in the type that it is stored in, as JSON has it.
+// normal converts an object to the type in which it is stored, by way of JSON.
 func (s *Server) normal(kind schema.GroupVersionKind, obj client.Object) (client.Object, error) {
 	all, err := content(obj)
 	if err != nil {
@@ -136,7 +137,7 @@ func (s *Server) decode(kind schema.GroupVersionKind, all map[string]any) (clien
 	return obj, nil
 }
 
-// take returns what has changed since it was last called.
+// take returns the changes since its last call.
 func (s *Server) take() []Change {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,12 +19,12 @@ const (
 	module           = "github.com/kubemend/kubemend"
 	clusterAPIModule = "sigs.k8s.io/cluster-api"
 
-	// BuilderEnv is the process ID of a build of programs that is still under way: one that is missing is waited for until that process is
-	// gone.
+	// BuilderEnv is the environment variable with the process ID of a build in progress. While that process runs, a missing program is
+	// waited for.
 	BuilderEnv = "KUBEMEND_RIG_BUILDER"
 )
 
-// program is the file name of one of the programs that the rig runs. Where each comes from is decided by test/rig/build, which make runs.
+// program is the file name of a program that the rig runs. test/rig/build, which make runs, decides where it comes from.
 type program string
 
 const (
@@ -38,19 +38,18 @@ const (
 	reaper            program = "reaper"
 )
 
-// binaries is the folder with the programs.
 type binaries string
 
-// binariesOf is the folder where make puts the programs of the project at root.
+// binariesOf returns the folder into which make puts the programs of the project at root.
 func binariesOf(root string) binaries {
 	return binaries(filepath.Join(root, ".rig", "bin"))
 }
 
-// find returns the path of a program. It is asked when the program is needed: not every test needs all of them.
+// find returns the path of a program. It is called only when the program is needed, because few tests need all of them.
 func (b binaries) find(p program) (string, error) {
 	path := filepath.Join(string(b), string(p))
 	for {
-		building := underWay(os.Getenv(BuilderEnv)) // asked first: what it builds is there when it is gone
+		building := underWay(os.Getenv(BuilderEnv)) // before Stat: once the build has ended, all its programs exist
 		_, err := os.Stat(path)
 		switch {
 		case err == nil:
@@ -62,7 +61,7 @@ func (b binaries) find(p program) (string, error) {
 	}
 }
 
-// built waits until no build of programs is under way any more. What was there before it may be old.
+// built waits until no build is in progress: a program that exists before that may be out of date.
 func built(ctx context.Context) error {
 	for underWay(os.Getenv(BuilderEnv)) {
 		select {
@@ -74,13 +73,13 @@ func built(ctx context.Context) error {
 	return nil
 }
 
-// underWay reports whether there is a process of this ID.
+// underWay reports whether a process with this ID exists.
 func underWay(pid string) bool {
 	id, err := strconv.Atoi(pid)
 	return err == nil && id > 0 && syscall.Kill(id, 0) == nil
 }
 
-// target is the smallest target of make that provides the program.
+// target is the smallest make target that builds the program.
 func (p program) target() string {
 	switch p {
 	case clusterctl, kubectl, kubeadm:
@@ -90,7 +89,7 @@ func (p program) target() string {
 	}
 }
 
-// moduleRoot walks up from the working folder to this project's go.mod, past those of the tool modules.
+// moduleRoot finds this project's go.mod from the working folder upwards, and skips the go.mod of tool modules.
 var moduleRoot = sync.OnceValues(func() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
@@ -110,8 +109,7 @@ var moduleRoot = sync.OnceValues(func() (string, error) {
 	}
 })
 
-// clusterAPI is the folder of the Cluster API module that go.mod asks for; its manifests are read from there, so that
-// they are of the same version as the types.
+// clusterAPI is the folder of the Cluster API module in go.mod. Manifests are read from there, so they have the same version as the types.
 var clusterAPI = sync.OnceValues(func() (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -120,8 +118,8 @@ var clusterAPI = sync.OnceValues(func() (string, error) {
 	return dependency(root, clusterAPIModule)
 })
 
-// providers is the folder of the module with Cluster API's docker provider, which has the in-memory infrastructure. It is not one that
-// go.mod asks for.
+// providers is the folder of the module with Cluster API's docker provider, which has the in-memory infrastructure. Its version is in the
+// go.mod of test/rig/capi.
 var providers = sync.OnceValues(func() (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -130,7 +128,7 @@ var providers = sync.OnceValues(func() (string, error) {
 	return dependency(filepath.Join(root, "test", "rig", "capi"), clusterAPIModule+"/test")
 })
 
-// dependency is the folder of a module that the go.mod in a folder asks for.
+// dependency returns the folder of a module in the version of the go.mod in folder.
 func dependency(folder, name string) (string, error) {
 	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", name)
 	list.Dir = folder
@@ -147,7 +145,7 @@ func dependency(folder, name string) (string, error) {
 	return found, nil
 }
 
-// ClusterctlProgram is the file of clusterctl.
+// ClusterctlProgram returns the path of clusterctl.
 func ClusterctlProgram() (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -156,9 +154,9 @@ func ClusterctlProgram() (string, error) {
 	return binariesOf(root).find(clusterctl)
 }
 
-// Clusterctl runs clusterctl, of the version of Cluster API that go.mod asks for, and returns what it writes to its standard output. What
-// it writes to its standard error is in the error. The file config is the only configuration it sees: nothing of the user's own, no other
-// providers' variables, no look for a newer version of itself. Arguments that name a kubeconfig are the caller's.
+// Clusterctl runs clusterctl, in the version of Cluster API in go.mod, and returns its standard output; its standard error is in the error.
+// Its only configuration is the file config: it sees nothing of the user's home or environment, and does not check for a newer version. The
+// caller passes the kubeconfig in args.
 func Clusterctl(ctx context.Context, config string, args ...string) ([]byte, error) {
 	program, err := ClusterctlProgram()
 	if err != nil {

@@ -15,39 +15,39 @@ import (
 
 // ManagementOptions are the options of a management control plane.
 type ManagementOptions struct {
-	// Name distinguishes several management control planes; "management" if empty.
+	// Name is the name of the control plane; the default is "management".
 	Name string
-	// Core runs Cluster API's core controllers and webhooks, so that v1beta1 is converted and everything is validated.
-	// Without it there are the kinds alone.
+	// Core runs Cluster API's core controllers and webhooks, which convert v1beta1 and validate all objects. Without Core only the CRDs are
+	// installed.
 	Core bool
-	// CoreArgs go to core as they are, for example --leave-out=MachineHealthCheck; see test/rig/capi.
+	// CoreArgs are flags for core, for example --leave-out=MachineHealthCheck; see test/rig/capi.
 	CoreArgs []string
-	// Providers runs Cluster API's kubeadm providers and its in-memory infrastructure besides core, which makes clusters from
-	// ClusterClasses then. They imply Core.
+	// Providers runs Cluster API's kubeadm providers and its in-memory infrastructure, and lets core create clusters from ClusterClasses.
+	// It implies Core.
 	Providers bool
-	// Controllers are what kube-controller-manager runs besides OwnerControllers, such as NodeControllers where nodes of the cluster itself
-	// are watched. It does not run without any.
+	// Controllers are controllers of kube-controller-manager in addition to OwnerControllers, such as NodeControllers if the cluster's own
+	// nodes are watched. Without any, kube-controller-manager does not run.
 	Controllers []string
-	// Own adds the kinds that kubemend ships.
+	// Own installs kubemend's CRDs.
 	Own bool
-	// CRDs are more files or folders of CRDs. One of a name that the rig has as well replaces the rig's.
+	// CRDs are further files or folders of CRDs. A CRD replaces the rig's CRD of the same name.
 	CRDs []string
-	// Webhooks has the API server ask kubemend's manager for the defaults of its kinds and for their conversion, that is of those among
-	// Own and CRDs that have several versions. They have no answer before a manager is started with WebhookFlags.
+	// Webhooks makes the API server call kubemend's manager for defaults, and for the conversion of kinds in Own and CRDs with several
+	// versions. The calls fail until a manager is started with WebhookFlags.
 	Webhooks bool
-	// Audit has the API server note what kubemend asks of it; see Audited.
+	// Audit makes the API server record kubemend's requests; see Audited.
 	Audit bool
 }
 
-// OwnerControllers delete what has lost its owner or its namespace.
+// OwnerControllers are the controllers that delete objects without their owner or namespace.
 func OwnerControllers() []string {
 	return []string{"garbage-collector-controller", "namespace-controller"}
 }
 
-// RoleControllers give ClusterRoles the rules of those that they aggregate.
+// RoleControllers are the controllers that fill aggregated ClusterRoles.
 func RoleControllers() []string { return []string{"clusterrole-aggregation-controller"} }
 
-// Management starts a management control plane, and returns when all of it is ready.
+// Management starts a management control plane and returns when it is ready.
 func (r *Rig) Management(ctx context.Context, o ManagementOptions) (*ControlPlane, error) {
 	if o.Name == "" {
 		o.Name = "management"
@@ -103,7 +103,7 @@ func (c *ControlPlane) bootManagement(ctx context.Context, o ManagementOptions) 
 
 	group, booting = errgroup.WithContext(ctx)
 	if len(o.Controllers) > 0 {
-		// After the kinds: the garbage collector finds new ones only every 30 s.
+		// The kinds are installed before: the garbage collector looks for new kinds only every 30 s.
 		group.Go(func() error {
 			return c.bootControllerManager(booting, slices.Concat(OwnerControllers(), o.Controllers))
 		})
@@ -119,8 +119,8 @@ func (c *ControlPlane) bootManagement(ctx context.Context, o ManagementOptions) 
 	return group.Wait()
 }
 
-// reserveWebhooks finds a place for every manager that the API server is to ask, and returns that of core: kinds name it before the manager
-// runs.
+// reserveWebhooks reserves a port for each manager whose webhooks the API server calls, and returns core's. CRDs contain the port, so it is
+// needed before the manager runs.
 func (c *ControlPlane) reserveWebhooks(o ManagementOptions) (ofCore *webhooks, err error) {
 	if o.Webhooks {
 		if c.ours, err = c.newWebhooks("kubemend"); err != nil {
@@ -149,7 +149,7 @@ func (c *ControlPlane) bootCore(ctx context.Context, hooks *webhooks, args []str
 	return nil
 }
 
-// startCore is not repeated on another port: the kinds name the one that it has.
+// startCore does not try another port, because the CRDs contain this one.
 func (c *ControlPlane) startCore(ctx context.Context, hooks *webhooks, args []string) error {
 	health, err := c.reservePort()
 	if err != nil {
@@ -166,24 +166,24 @@ func (c *ControlPlane) startCore(ctx context.Context, hooks *webhooks, args []st
 	return p.await(ctx, hooks.asked(c.Config()))
 }
 
-// nodeGrace is short enough to test with, and long enough that a kubelet which renews every second is not taken
-// for dead on a busy machine.
+// nodeGrace is short enough for tests. It is long enough that on a busy machine a kubelet which renews its lease every second does not seem
+// dead.
 const nodeGrace = 6 * time.Second
 
-// WorkloadOptions are the options of a workload control plane; the zero value is a good one.
+// WorkloadOptions are the options of a workload control plane. The zero value is usable.
 type WorkloadOptions struct {
-	// Controllers are those that kube-controller-manager runs; NodeControllers if nil. PodControllers may be added to them.
+	// Controllers are the controllers of kube-controller-manager; NodeControllers if nil. PodControllers can be added.
 	Controllers []string
-	// Bare leaves kube-controller-manager out.
+	// Bare runs no kube-controller-manager.
 	Bare bool
-	// Kinds adds the kinds that a management cluster has, without kubemend's own, and those of more files or folders: kubemend can be
-	// installed then.
+	// Kinds installs the CRDs of a management cluster except kubemend's, and those of the named files or folders. kubemend can then be
+	// installed.
 	Kinds []string
-	// Audit has the API server note what kubemend asks of it; see Audited.
+	// Audit makes the API server record kubemend's requests; see Audited.
 	Audit bool
 }
 
-// NodeControllers are the controllers of nodes, of the pods of dead nodes and of their volumes.
+// NodeControllers are the controllers of nodes, of the pods on dead nodes and of their volumes.
 func NodeControllers() []string {
 	return []string{
 		"node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller",
@@ -191,13 +191,13 @@ func NodeControllers() []string {
 	}
 }
 
-// PodControllers keep as many pods as Deployments, ReplicaSets and StatefulSets ask for. Nothing in a rig binds pods to
-// nodes or runs them; see test/simulator.
+// PodControllers are the controllers of Deployments, ReplicaSets and StatefulSets. The rig has no scheduler and no kubelets; see
+// test/simulator.
 func PodControllers() []string {
 	return []string{"deployment-controller", "replicaset-controller", "statefulset-controller"}
 }
 
-// Workload starts the control plane of a workload cluster, and returns when it is ready.
+// Workload starts the control plane of a workload cluster and returns when it is ready.
 func (r *Rig) Workload(ctx context.Context, name string, o WorkloadOptions) (*ControlPlane, error) {
 	c, err := r.newControlPlane(name, o.Audit)
 	if err != nil {

@@ -15,14 +15,13 @@ import (
 )
 
 const (
-	// startPatience bounds a start whose caller gave no deadline. A start takes seconds; this is for a machine that
-	// is busy with everything else as well.
+	// startPatience is the timeout of a start whose caller set no deadline. A start takes seconds, on a busy machine minutes.
 	startPatience = 5 * time.Minute
-	// portAttempts bounds how often a start is repeated because another program took its port. See port.
+	// portAttempts is how often a start is tried if another program takes its port. See port.
 	portAttempts = 5
 )
 
-// ControlPlane is an etcd with a kube-apiserver, and the controllers that belong to it.
+// ControlPlane is an etcd with a kube-apiserver and their controllers.
 type ControlPlane struct {
 	rig    *Rig
 	name   string
@@ -43,7 +42,7 @@ type ControlPlane struct {
 	stopped bool
 }
 
-// newControlPlane makes what does not need a running program: the folder and the certificates.
+// newControlPlane creates the folder and the certificates. It starts no program.
 func (r *Rig) newControlPlane(name string, audit bool) (*ControlPlane, error) {
 	c := &ControlPlane{
 		rig: r, name: name, folder: filepath.Join(r.folder, name), audit: audit, running: map[program]*process{},
@@ -58,7 +57,7 @@ func (r *Rig) newControlPlane(name string, audit bool) (*ControlPlane, error) {
 	return c, nil
 }
 
-// noteStart appends a line to the file from which make test counts the control planes of a run, if there is one.
+// noteStart appends a line to the file in which make test counts the control planes of a run, if there is one.
 func noteStart(name string) error {
 	notes := os.Getenv("KUBEMEND_RIG_STARTED")
 	if notes == "" {
@@ -86,11 +85,11 @@ func (c *ControlPlane) prepare() error {
 	if c.serving, err = c.ca.server(); err != nil {
 		return err
 	}
-	// This group may do everything, before any rule exists.
+	// RBAC rules do not apply to this group: it may do everything.
 	if c.admin, err = c.ca.client("rig", []string{"system:masters"}); err != nil {
 		return err
 	}
-	tokens, err := c.ca.client("service accounts", nil) // only its key is used: it signs tokens
+	tokens, err := c.ca.client("service accounts", nil) // the API server uses only its key, to sign tokens
 	if err != nil {
 		return err
 	}
@@ -106,8 +105,7 @@ func (c *ControlPlane) prepare() error {
 
 func (c *ControlPlane) path(name string) string { return filepath.Join(c.folder, name) }
 
-// boot starts etcd and kube-apiserver together: the API server waits for its etcd, and saves the time that it would
-// take to wait for it here.
+// boot starts etcd and kube-apiserver at the same time: kube-apiserver waits for etcd by itself, so nothing has to wait here.
 func (c *ControlPlane) boot(ctx context.Context) error {
 	if err := noteStart(c.name); err != nil {
 		return err
@@ -132,7 +130,7 @@ func (c *ControlPlane) boot(ctx context.Context) error {
 	return nil
 }
 
-// retryPorts starts programs again if one of them found its port taken. See port.
+// retryPorts starts programs again if one of them finds its port taken. See port.
 func (c *ControlPlane) retryPorts(ctx context.Context, start func(context.Context) error, programs ...program) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
@@ -183,7 +181,7 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 		"--listen-client-urls="+url,
 		"--advertise-client-urls="+url,
 		"--listen-peer-urls=http://127.0.0.1:0", // there are no peers
-		"--unsafe-no-fsync",                     // the data dies with the rig: a disk that is slow must not slow a test
+		"--unsafe-no-fsync",                     // the data is deleted with the rig, and a slow disk must not slow down a test
 		"--log-level=warn",
 	)
 	if err != nil {
@@ -207,13 +205,13 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 		"--tls-private-key-file="+c.path("tls.key"),
 		"--client-ca-file="+c.path("ca.crt"),
 		"--authorization-mode=RBAC",
-		// No controller makes the ServiceAccount that it would require of every Pod.
+		// This admission plugin requires a ServiceAccount for every Pod, but no controller of the rig creates ServiceAccounts.
 		"--disable-admission-plugins=ServiceAccount",
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+c.path("tokens.key"),
 		"--service-account-signing-key-file="+c.path("tokens.key"),
 		"--service-cluster-ip-range=10.0.0.0/24",
-		// Nothing in the cluster can reach loopback, and without it an API server that is killed leaves no trace.
+		// Nothing in the cluster can reach loopback. Without endpoints a killed API server leaves nothing behind.
 		"--endpoint-reconciler-type=none",
 		"--allow-privileged",
 	)...)
@@ -234,19 +232,19 @@ func answersOK(c *http.Client, url string) func(context.Context) error {
 	}
 }
 
-// Config is how an administrator without limits reaches the API server. Every call returns a new one.
+// Config returns a new configuration for an administrator without rate limits.
 func (c *ControlPlane) Config() *rest.Config {
 	return restConfig(c.apiPort.address(), c.ca, c.admin)
 }
 
-// Kubeconfig is the same as Config, as the content of a kubeconfig file with everything embedded.
+// Kubeconfig is Config as the content of a kubeconfig file with embedded certificates.
 func (c *ControlPlane) Kubeconfig() []byte { return c.kube }
 
-// KubeconfigFile is a file with Kubeconfig; it goes when the rig goes.
+// KubeconfigFile is the path of a file with Kubeconfig; it is deleted with the rig.
 func (c *ControlPlane) KubeconfigFile() string { return c.path("kubeconfig") }
 
-// User makes a client certificate for a user with the rights that RBAC grants to that name and those groups: this is how a
-// program is run under the rights that it ships with.
+// User creates a client certificate for a user and groups, who have the rights that RBAC grants them. A program can so run with the rights
+// that it ships with.
 func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, []byte, error) {
 	id, err := c.ca.client(name, groups)
 	if err != nil {
@@ -263,7 +261,7 @@ func (c *ControlPlane) run(p program, args ...string) (*process, error) {
 	return c.runAs(p, p, args...)
 }
 
-// runAs starts a program that runs several times, by a name of each.
+// runAs starts a program that runs several times; each run needs its own name.
 func (c *ControlPlane) runAs(name, p program, args ...string) (*process, error) {
 	path, err := c.rig.binaries.find(p)
 	if err != nil {
@@ -272,7 +270,7 @@ func (c *ControlPlane) runAs(name, p program, args ...string) (*process, error) 
 	return c.launch(name, path, args)
 }
 
-// launch starts a program that belongs to this control plane from any path.
+// launch starts a program at any path as a part of this control plane.
 func (c *ControlPlane) launch(name program, path string, args []string) (*process, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -295,8 +293,8 @@ func (c *ControlPlane) end(p program) {
 	started.stop()
 }
 
-// stop ends everything at once: nothing that one program could still send to another is of use. It reports programs that
-// had ended by themselves before, since whatever was tested with them was tested without them.
+// stop kills all programs at once, because none has to save anything. It returns an error for each program that had ended by itself before:
+// a test may have passed only because that program was missing.
 func (c *ControlPlane) stop() error {
 	c.mu.Lock()
 	c.stopped = true
@@ -309,7 +307,7 @@ func (c *ControlPlane) stop() error {
 		case <-p.ended:
 			errs = append(errs, &endedError{p})
 		default:
-			_ = p.reaper.Close() // it fails only if it is closed
+			_ = p.reaper.Close() // an error means that it is closed already
 		}
 	}
 	for _, p := range running {

@@ -31,24 +31,24 @@ import (
 )
 
 const (
-	// Namespace is where kubemend is installed.
+	// Namespace is the namespace in which kubemend is installed.
 	Namespace = "kubemend-system"
-	// Account is who its manager is to the API server there.
+	// Account is the user name of the manager in that cluster.
 	Account = "system:serviceaccount:" + Namespace + ":" + account
 	account = "kubemend-manager"
-	// WorkloadUser is who it is in a workload cluster that it reaches by the kubeconfig of GrantWorkloadUser.
+	// WorkloadUser is its user name in a workload cluster, with the kubeconfig of GrantWorkloadUser.
 	WorkloadUser = "kubemend"
 
 	workloadRoles = "config/rbac/workload-cluster.yaml"
 )
 
-// shippedRights are the kinds that say who the manager is and what it may do, and what others may not.
+// shippedRights are the kinds of the objects that define the manager's account, its rights, and what other users may not do.
 var shippedRights = []string{
 	"Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "ValidatingAdmissionPolicy",
 	"ValidatingAdmissionPolicyBinding",
 }
 
-// Shipped are the objects that a folder of config/, such as "standalone", installs.
+// Shipped returns the objects that a folder of config/, such as "standalone", installs.
 func (r *Rig) Shipped(ctx context.Context, folder string) ([]unstructured.Unstructured, error) {
 	kustomize := filepath.Join(r.root, ".tools", "bin", "kustomize")
 	if _, err := os.Stat(kustomize); err != nil {
@@ -64,7 +64,7 @@ func (r *Rig) Shipped(ctx context.Context, folder string) ([]unstructured.Unstru
 	return manifests.Decode(content)
 }
 
-// WorkloadRoles are the roles that kubemend ships for workload clusters.
+// WorkloadRoles returns the roles that kubemend ships for workload clusters.
 func (r *Rig) WorkloadRoles() ([]unstructured.Unstructured, error) {
 	content, err := os.ReadFile(filepath.Join(r.root, workloadRoles))
 	if err != nil {
@@ -73,9 +73,9 @@ func (r *Rig) WorkloadRoles() ([]unstructured.Unstructured, error) {
 	return manifests.Decode(content)
 }
 
-// Install makes the manager's ServiceAccount with the rights that a folder of config/ ships, as they are shipped, and returns a kubeconfig
-// with a token for it: so what the manager lacks a right to do, it fails to do. Nothing else of that folder is installed. What remediators
-// bring is added by RoleControllers.
+// Install creates the manager's ServiceAccount with exactly the rights that a folder of config/ ships, and returns a kubeconfig with its
+// token. So an action without a shipped right fails in tests too. It installs nothing else of that folder. RoleControllers add the rights
+// of remediators.
 func (c *ControlPlane) Install(ctx context.Context, folder string) ([]byte, error) {
 	shipped, err := c.rig.Shipped(ctx, folder)
 	if err != nil {
@@ -104,8 +104,8 @@ func (c *ControlPlane) Install(ctx context.Context, folder string) ([]byte, erro
 	return kubeconfig(c.name, c.apiPort.address(), c.ca, &clientcmdapi.AuthInfo{Token: answer.Status.Token})
 }
 
-// GrantWorkloadUser makes a user with those of the roles that kubemend ships for workload clusters that are named, or with all of them, and
-// returns how that user reaches this control plane. See SharedKubeconfigSecret.
+// GrantWorkloadUser creates a user with the named roles of those that kubemend ships for workload clusters, or with all of them, and
+// returns a kubeconfig for that user. See SharedKubeconfigSecret.
 func (c *ControlPlane) GrantWorkloadUser(ctx context.Context, named ...string) ([]byte, error) {
 	roles, err := c.rig.WorkloadRoles()
 	if err != nil {
@@ -130,8 +130,8 @@ func (c *ControlPlane) GrantWorkloadUser(ctx context.Context, named ...string) (
 	return content, err
 }
 
-// grant makes the objects, of which some may be there already, and returns when the API server goes by the roles among them that belong to
-// the user: it learns of them a moment after it stored them.
+// grant creates the objects, some of which may exist, and waits until the API server applies those roles among them that are bound: it
+// stores a role a moment before it applies it.
 func (c *ControlPlane) grant(ctx context.Context, user string, rights []client.Object) error {
 	admin, err := client.New(c.Config(), client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *ControlPlane) grant(ctx context.Context, user string, rights []client.O
 			return fmt.Errorf("read what %s is bound to: %w", binding.Name, err)
 		}
 		if len(role.Rules) == 0 {
-			continue // of others, who are still to come
+			continue // an aggregated role whose parts do not exist yet
 		}
 		if err := wait.PollUntilContextCancel(ctx, askEvery, true, mayDo(admin, user, role.Rules[len(role.Rules)-1])); err != nil {
 			return fmt.Errorf("wait until %s has the rights of %s: %w", user, role.Name, err)
@@ -167,7 +167,7 @@ func (c *ControlPlane) grant(ctx context.Context, user string, rights []client.O
 	return nil
 }
 
-// mayDo asks the API server whether the user may do what a rule says first.
+// mayDo asks the API server whether the user may use the first verb of a rule on its first resource.
 func mayDo(admin client.Client, user string, rule rbacv1.PolicyRule) wait.ConditionWithContextFunc {
 	return func(ctx context.Context) (bool, error) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user}}
@@ -186,11 +186,11 @@ func mayDo(admin client.Client, user string, rule rbacv1.PolicyRule) wait.Condit
 	}
 }
 
-// coreKubeconfig is the key of the kubeconfig that core takes instead of the one that all take; see test/rig/capi.
+// coreKubeconfig is the key of the kubeconfig that core uses instead of the shared one; see test/rig/capi.
 const coreKubeconfig = "core"
 
-// KubeconfigSecret gives Cluster API access to the workload cluster of a Cluster. Create it before the Cluster's
-// infrastructure is provisioned: a connection that fails is tried again only after 30 s.
+// KubeconfigSecret gives Cluster API access to the workload cluster of a Cluster. Create it before the Cluster's infrastructure is
+// provisioned: Cluster API tries a failed connection again only after 30 s.
 func KubeconfigSecret(cluster client.ObjectKey, workload *ControlPlane) *corev1.Secret {
 	return &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
@@ -204,10 +204,9 @@ func KubeconfigSecret(cluster client.ObjectKey, workload *ControlPlane) *corev1.
 	}
 }
 
-// SharedKubeconfigSecret is KubeconfigSecret with a kubeconfig for kubemend, such as GrantWorkloadUser returns, and the administrator's for
-// core. Cluster API knows only one Secret for all its clients, and core needs more rights than kubemend: it labels nodes, and drains and
-// deletes them. So in a real management cluster the user of that Secret may do more than kubemend ever does. That kubemend could do with
-// less can only be shown where each has its own.
+// SharedKubeconfigSecret is KubeconfigSecret with a kubeconfig for kubemend, such as that of GrantWorkloadUser, and the administrator's for
+// core. Cluster API has one Secret for all clients, whose user needs the rights of core: to label, drain and delete nodes. Only with
+// separate kubeconfigs can a test show that kubemend needs fewer rights.
 func SharedKubeconfigSecret(cluster client.ObjectKey, workload *ControlPlane, kubemend []byte) *corev1.Secret {
 	s := KubeconfigSecret(cluster, workload)
 	s.Data[coreKubeconfig], s.Data[secret.KubeconfigDataName] = s.Data[secret.KubeconfigDataName], kubemend

@@ -28,23 +28,22 @@ import (
 	"github.com/kubemend/kubemend/test/manifests"
 )
 
-// Where manifests are, below the Cluster API module and below this project.
+// Paths of manifests in the Cluster API module and in this project.
 const (
 	coreCRDs     = "core/config/crd/bases"
 	coreWebhooks = "core/config/webhook/manifests.yaml"
 	ourCRDs      = "config/crd/bases"
 	ourWebhooks  = "config/webhook/manifests.yaml"
-	// controlPlaneCRDs are served without their controller: core looks into objects of these kinds.
+	// controlPlaneCRDs are installed without their controller, because core reads objects of these kinds.
 	controlPlaneCRDs = "controlplane/kubeadm/config/crd/bases"
 	simulatedCRDs    = "test/simulator/crds"
 )
 
-// askKindEvery is slower than askEvery, because all kinds are asked for at once and an API server that is busy with
-// installing them has to answer.
+// askKindEvery is longer than askEvery: a poll asks for all kinds, while the API server is busy with installing them.
 const askKindEvery = 5 * askEvery
 
-// CertManager are files with cert-manager's Certificate and Issuer, for ManagementOptions.CRDs. Of cert-manager itself a rig has nothing:
-// see Trust.
+// CertManager returns files with the CRDs of cert-manager's Certificate and Issuer, for ManagementOptions.CRDs. cert-manager does not run
+// in a rig: see Trust.
 func CertManager() ([]string, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -55,13 +54,13 @@ func CertManager() ([]string, error) {
 	return []string{filepath.Join(kinds, "cert-manager.io_certificates.yaml"), filepath.Join(kinds, "cert-manager.io_issuers.yaml")}, err
 }
 
-// ClusterAPI is the folder of Cluster API's module, which has the manifests of its providers.
+// ClusterAPI returns the folder of Cluster API's module, which has the manifests of its providers.
 func ClusterAPI() (string, error) { return clusterAPI() }
 
-// catalogue is a set of CRDs by name; one that is added later replaces one of the same name.
+// catalogue has CRDs by name. A later CRD replaces an earlier one of the same name.
 type catalogue map[string]*apiextensionsv1.CustomResourceDefinition
 
-// readCatalogue reads the kinds of Cluster API, those that the simulators serve, and then the caller's, which may be ours.
+// readCatalogue reads the CRDs of Cluster API, of the simulators, and of more, which may contain kubemend's.
 func (r *Rig) readCatalogue(hooks, ours *webhooks, more []string) (catalogue, error) {
 	upstream, err := clusterAPI()
 	if err != nil {
@@ -102,8 +101,8 @@ func (r *Rig) readCatalogue(hooks, ours *webhooks, more []string) (catalogue, er
 	return all, nil
 }
 
-// label states which versions follow which contract. Upstream's release has these labels from kustomize; the files in
-// the module have not.
+// label sets the labels that say which version follows which contract of Cluster API. In upstream's release kustomize adds them; the files
+// of the module do not have them.
 func label(crd *apiextensionsv1.CustomResourceDefinition) {
 	if crd.Labels == nil {
 		crd.Labels = map[string]string{}
@@ -113,7 +112,7 @@ func label(crd *apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// add reads every CRD of a file, or of the YAML files of a folder.
+// add reads all CRDs of a file, or of the YAML files in a folder.
 func (all catalogue) add(path string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	read := envtest.CRDInstallOptions{Paths: []string{path}, ErrorIfPathMissing: true}
 	if err := envtest.ReadCRDFiles(&read); err != nil {
@@ -125,9 +124,9 @@ func (all catalogue) add(path string) ([]*apiextensionsv1.CustomResourceDefiniti
 	return read.CRDs, nil
 }
 
-// install creates every CRD, again if that took a busy API server too long, and returns when all of them are served.
+// install creates all CRDs and returns when they are served. It tries again if a busy API server took too long.
 func (all catalogue) install(ctx context.Context, cfg *rest.Config) error {
-	cfg.WarningHandler = rest.NoWarnings{} // that v1beta1 is deprecated is known
+	cfg.WarningHandler = rest.NoWarnings{} // v1beta1 is deprecated, which is no news
 	cfg.QPS = -1
 	for {
 		_, err := envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{CRDs: slices.Collect(maps.Values(all)), MaxTime: startPatience})
@@ -140,7 +139,7 @@ func (all catalogue) install(ctx context.Context, cfg *rest.Config) error {
 	}
 }
 
-// listed waits until the API server also lists the kinds that it serves already: managers go by that list, and give up if it lacks one.
+// listed waits until discovery lists the kinds as well: the API server may serve a kind before, but a manager exits if discovery lacks one.
 func (all catalogue) listed(ctx context.Context, cfg *rest.Config) error {
 	server, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
@@ -158,7 +157,7 @@ func (all catalogue) listed(ctx context.Context, cfg *rest.Config) error {
 	return nil
 }
 
-// missing says which kinds are in none of lists.
+// missing returns an error for each kind that is in none of the lists.
 func (all catalogue) missing(lists []*metav1.APIResourceList) error {
 	known := map[string]bool{}
 	for _, list := range lists {
@@ -178,9 +177,9 @@ func (all catalogue) missing(lists []*metav1.APIResourceList) error {
 	return errors.Join(errs...)
 }
 
-// webhooks is where a manager answers the API server.
+// webhooks is the webhook server of a manager.
 type webhooks struct {
-	// name is that of the manager; it keeps configurations apart, which all have the same name before kustomize.
+	// name is the name of the manager. It is a prefix of configurations, which have the same name in all projects before kustomize runs.
 	name     string
 	port     *port
 	caBundle []byte
@@ -194,14 +193,14 @@ func (c *ControlPlane) newWebhooks(name string) (*webhooks, error) {
 	return &webhooks{name: name, port: p, caBundle: c.ca.pem}, nil
 }
 
-// flags make a manager answer there. They are those that the managers of Cluster API have in common.
+// flags are the flags that make a manager serve webhooks there. All managers of Cluster API have them.
 func (h *webhooks) flags(c *ControlPlane) []string {
 	return []string{"--webhook-port=" + h.port.String(), "--webhook-cert-dir=" + c.folder}
 }
 
 func (h *webhooks) url(path string) string { return "https://" + h.port.address() + path }
 
-// install registers the webhooks that a manifest lists.
+// install creates the webhook configurations of a manifest.
 func (h *webhooks) install(ctx context.Context, cfg *rest.Config, manifest string) error {
 	content, err := os.ReadFile(manifest)
 	if err != nil {
@@ -226,9 +225,8 @@ func (h *webhooks) install(ctx context.Context, cfg *rest.Config, manifest strin
 	return nil
 }
 
-// Trust does for a manifest what cert-manager and a Service do in a cluster: the API server finds the manager that is started with
-// WebhookFlags, and trusts the certificate. It changes webhook configurations and the conversion of kinds, and leaves all other objects as
-// they are.
+// Trust changes an object as cert-manager and a Service would in a cluster: the API server finds the manager that was started with
+// WebhookFlags and trusts its certificate. It changes webhook configurations and the conversion of CRDs, and no other object.
 func (c *ControlPlane) Trust(o *unstructured.Unstructured) error {
 	if c.ours == nil {
 		var err error
@@ -265,7 +263,7 @@ func (h *webhooks) trust(o *unstructured.Unstructured) error {
 	}
 }
 
-// lead leads from a Service, of which there is none, to the manager's port on loopback.
+// lead replaces the Service of a clientConfig, which does not exist, by the manager's port on loopback.
 func (h *webhooks) lead(object map[string]any, clientConfig ...string) error {
 	path, found, err := unstructured.NestedString(object, append(clientConfig, "service", "path")...)
 	if err != nil || !found {
@@ -276,11 +274,10 @@ func (h *webhooks) lead(object map[string]any, clientConfig ...string) error {
 	}, clientConfig...)
 }
 
-// asked finds out whether the API server really asks the webhooks, by a MachineHealthCheck that they must refuse. It
-// learns of their registration a moment after it stored it, and what it lets through until then was never checked.
+// asked checks that the API server calls the webhooks, with a MachineHealthCheck that they must refuse. The API server stores a
+// registration a moment before it uses it, and accepts everything until then.
 //
-// The object is applied rather than created: for two seconds after a kind is established, the API server lets every
-// creation wait for two seconds.
+// The object is applied, not created: for two seconds after a kind is established, the API server delays every creation by two seconds.
 func (h *webhooks) asked(cfg *rest.Config) func(context.Context) error {
 	return func(ctx context.Context) error {
 		api, err := kubernetes.NewForConfig(cfg)
@@ -304,7 +301,7 @@ func (h *webhooks) asked(cfg *rest.Config) func(context.Context) error {
 	}
 }
 
-// conversion points a kind at the manager's webhook server.
+// conversion makes a CRD use the manager's webhook server.
 func (h *webhooks) conversion() *apiextensionsv1.CustomResourceConversion {
 	return &apiextensionsv1.CustomResourceConversion{
 		Strategy: apiextensionsv1.WebhookConverter,

@@ -19,36 +19,35 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// managerReady bounds how long a manager may take until it says that it is ready.
+// managerReady is the timeout for a manager to become ready.
 const managerReady = 3 * time.Minute
 
-// ManagerOptions say which manager is started.
+// ManagerOptions are the options of a manager.
 type ManagerOptions struct {
-	// Name distinguishes the managers of a control plane.
+	// Name is unique among the managers of a control plane.
 	Name string
-	// Binary is the path of the program. It takes the flags that the managers of Cluster API have in common:
-	// --kubeconfig, --health-addr, --diagnostics-address and --insecure-diagnostics.
+	// Binary is the path of the program. It must have the common flags of Cluster API's managers: --kubeconfig, --health-addr,
+	// --diagnostics-address and --insecure-diagnostics.
 	Binary string
-	// Kubeconfig is the administrator's if it is nil.
+	// Kubeconfig is the content of a kubeconfig; the administrator's if nil.
 	Kubeconfig []byte
-	// Args are more flags.
+	// Args are further flags.
 	Args []string
-	// Unready does not wait until the program is ready: it may never be.
+	// Unready makes Manager return before the program is ready, which it may never be.
 	Unready bool
 }
 
-// Manager is a controller manager as a process of its own.
+// Manager is a controller manager in its own process.
 type Manager struct {
 	plane *ControlPlane
 	key   program
-	// Metrics is the URL of its metrics, Health that of its health endpoints without their paths.
+	// Metrics is the URL of its metrics. Health is the URL of its health endpoints without their paths.
 	Metrics, Health string
-	// Log is the file that it logs to.
+	// Log is the path of its log file.
 	Log string
 }
 
-// Manager starts a manager against this control plane and returns when it is ready. It ends with the control plane, at
-// the latest.
+// Manager starts a manager for this control plane and returns when it is ready. It ends at the latest with the control plane.
 func (c *ControlPlane) Manager(ctx context.Context, o ManagerOptions) (*Manager, error) {
 	if o.Kubeconfig == nil {
 		o.Kubeconfig = c.Kubeconfig()
@@ -88,10 +87,10 @@ func (c *ControlPlane) Manager(ctx context.Context, o ManagerOptions) (*Manager,
 	return m, nil
 }
 
-// Kill ends the manager at once, as a crash would.
+// Kill kills the manager, like a crash.
 func (m *Manager) Kill() { m.plane.end(m.key) }
 
-// Ready is nil if the manager says that it is ready; the error has its answer.
+// Ready returns nil if the manager is ready, and else an error with its answer.
 func (m *Manager) Ready(ctx context.Context) error {
 	return answersOK(http.DefaultClient, m.Health+"/readyz")(ctx)
 }
@@ -107,7 +106,7 @@ func fetch(ctx context.Context, c *http.Client, url string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", url, err)
 	}
-	// Compressing a page of metrics takes the server longer than making it.
+	// Compressing the metrics takes the server longer than collecting them.
 	request.Header.Set("Accept-Encoding", "identity")
 	return answered(c, request)
 }
@@ -128,17 +127,17 @@ func answered(c *http.Client, request *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// Kubemend is kubemend's own manager as a process of its own, built by `make build`.
+// Kubemend is kubemend's own manager in its own process, built by `make build`.
 type Kubemend = Manager
 
-// Kubemend starts the manager against this control plane with the given kubeconfig (the administrator's if it is nil) and returns when its
-// caches are filled. It ends with the control plane, at the latest. Names distinguish several managers. Where there is Namespace it
-// announces itself there, as it does where it is installed.
+// Kubemend starts kubemend's manager for this control plane with a kubeconfig (the administrator's if nil) and returns when its caches are
+// filled. It ends at the latest with the control plane. name must be unique. If Namespace exists, the manager keeps its leases there, as
+// when it is installed.
 func (c *ControlPlane) Kubemend(ctx context.Context, name string, kubeconfig []byte, args ...string) (*Kubemend, error) {
 	return c.kubemend(ctx, ManagerOptions{Name: name, Kubeconfig: kubeconfig, Args: args})
 }
 
-// Leaving starts the manager as Kubemend does, to take everything back. It returns at once: the manager is ready when it has.
+// Leaving starts the manager with --teardown. It returns at once: the manager becomes ready when it has removed everything.
 func (c *ControlPlane) Leaving(ctx context.Context, name string, kubeconfig []byte, args ...string) (*Kubemend, error) {
 	return c.kubemend(ctx, ManagerOptions{Name: name, Kubeconfig: kubeconfig, Args: append([]string{"--teardown"}, args...), Unready: true})
 }
@@ -155,7 +154,7 @@ func (c *ControlPlane) kubemend(ctx context.Context, o ManagerOptions) (*Kubemen
 	if err != nil {
 		return nil, fmt.Errorf("start kubemend: %w", err)
 	}
-	// In front: who says another one means that. Simulated kubelets report at once.
+	// Before o.Args, which may override them. Simulated kubelets report at once.
 	args := []string{"--node-monitor-grace-period=0s"}
 	if installed {
 		args = append(args, "--leader-elect-namespace="+Namespace)
@@ -179,7 +178,7 @@ func (c *ControlPlane) hasNamespace(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// WebhookFlags are the flags of the one manager that answers the API server's webhooks; none without webhooks. See
+// WebhookFlags returns the flags of the one manager that serves the API server's webhooks; none if there are no webhooks. See
 // ManagementOptions.Webhooks and Trust.
 func (c *ControlPlane) WebhookFlags() []string {
 	if c.ours == nil {
@@ -188,8 +187,8 @@ func (c *ControlPlane) WebhookFlags() []string {
 	return append(c.ours.flags(c), "--webhook-host=127.0.0.1")
 }
 
-// auditPolicy says what is noted: every request of kubemend, with what it writes, and no other. Watches are noted when they begin, since
-// they may outlast the test.
+// auditPolicy records every request of kubemend with the object that it writes, and no other request. It records a watch at its beginning,
+// because a watch may last longer than the test.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -199,7 +198,7 @@ rules:
 - level: None
 `
 
-// auditFlags make the API server note what kubemend asks of it; none unless it was asked for.
+// auditFlags returns the flags that make the API server record kubemend's requests; none without Audit.
 func (c *ControlPlane) auditFlags() ([]string, error) {
 	if !c.audit {
 		return nil, nil
@@ -213,14 +212,14 @@ func (c *ControlPlane) auditFlags() ([]string, error) {
 
 func (c *ControlPlane) auditLog() string { return c.path("audit.log") }
 
-// Audited are the requests of kubemend so far, as Account and as WorkloadUser, in the order in which they were answered. It is an error
-// unless the control plane was started with Audit.
+// Audited returns the requests of kubemend so far, by Account and by WorkloadUser, in the order in which the API server answered them. It
+// fails if the control plane was started without Audit.
 func (c *ControlPlane) Audited() ([]auditv1.Event, error) {
 	content, err := os.ReadFile(c.auditLog())
 	if err != nil {
 		return nil, fmt.Errorf("read what %s has noted: %w", c.name, err)
 	}
-	// The last line may be on its way.
+	// The API server may still write the last line.
 	content = content[:bytes.LastIndexByte(content, '\n')+1]
 	var events []auditv1.Event
 	for lines := json.NewDecoder(bytes.NewReader(content)); ; {
@@ -236,8 +235,8 @@ func (c *ControlPlane) Audited() ([]auditv1.Event, error) {
 	}
 }
 
-// Stored returns what etcd holds under a key, such as "/registry/kubemend.io/hostremediations/default/node-1": an object as it was last
-// written, in the version that it is stored in, whatever the API server makes of it for its readers.
+// Stored returns the value of a key in etcd, such as "/registry/kubemend.io/hostremediations/default/node-1": an object as it is stored, in
+// the stored version and without conversion.
 func (c *ControlPlane) Stored(ctx context.Context, key string) ([]byte, error) {
 	question, err := json.Marshal(map[string][]byte{"key": []byte(key)})
 	if err != nil {
@@ -266,14 +265,14 @@ func (c *ControlPlane) Stored(ctx context.Context, key string) ([]byte, error) {
 	return answer.KVs[0].Value, nil
 }
 
-// Listening counts the sockets on which the programs of the rig listen, and names the addresses of those that are not on loopback, as the
-// kernel writes them. Only Linux reports them.
+// Listening returns how many sockets the programs of the rig listen on, and the addresses of those that are not on loopback, in the form of
+// the kernel. It works only on Linux.
 func (r *Rig) Listening() (sockets int, exposed []string, err error) {
 	ours := map[string]bool{}
 	for _, process := range processesOf(r.folder) {
 		handles, _ := filepath.Glob("/proc/" + process + "/fd/*") // only a bad pattern is an error
 		for _, handle := range handles {
-			to, _ := os.Readlink(handle) // a connection may be closed meanwhile
+			to, _ := os.Readlink(handle) // the connection may have been closed
 			if inode, ok := strings.CutPrefix(to, "socket:["); ok {
 				ours[strings.TrimSuffix(inode, "]")] = true
 			}
@@ -299,8 +298,8 @@ func (r *Rig) Listening() (sockets int, exposed []string, err error) {
 	return sockets, exposed, nil
 }
 
-// processesOf are the numbers of the processes that were started with the folder on their command line: everything that
-// a rig runs is. Only Linux reports that.
+// processesOf returns the IDs of the processes with the folder on their command line, as all programs of a rig have it. It works only on
+// Linux.
 func processesOf(folder string) []string {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline") // only a bad pattern is an error
 	var found []string

@@ -16,17 +16,17 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// certificateLife is longer than any rig lives, also that of a demo which a user forgets over the weekend.
+// certificateLife is longer than any rig runs, even a demo that a user leaves running over the weekend.
 const certificateLife = 7 * 24 * time.Hour
 
-// authority signs the certificates of one control plane. Its key never leaves this process.
+// authority is the certificate authority of one control plane. Its key stays in this process.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 	pem         []byte
 }
 
-// identity is a certificate with its key, both as PEM.
+// identity is a certificate with its key, both in PEM.
 type identity struct {
 	certificate, key []byte
 }
@@ -50,7 +50,7 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{certificate: certificate, key: key, pem: pemOf("CERTIFICATE", der)}, nil
 }
 
-// server is a serving certificate for everything that listens on loopback.
+// server returns a serving certificate for all servers on loopback.
 func (a *authority) server() (identity, error) {
 	template := certificateTemplate(pkix.Name{CommonName: "127.0.0.1"})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
@@ -59,7 +59,7 @@ func (a *authority) server() (identity, error) {
 	return a.sign(template)
 }
 
-// client is a certificate by which an API server knows a user and the user's groups.
+// client returns a client certificate for a user with groups.
 func (a *authority) client(user string, groups []string) (identity, error) {
 	template := certificateTemplate(pkix.Name{CommonName: user, Organization: groups})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
@@ -100,7 +100,7 @@ func (id identity) authInfo() *clientcmdapi.AuthInfo {
 	return &clientcmdapi.AuthInfo{ClientCertificateData: id.certificate, ClientKeyData: id.key}
 }
 
-// restConfig has no rate limit on the client's side: a test must not measure its own throttle.
+// restConfig returns a configuration without client-side rate limit: a test must not measure its own throttling.
 func restConfig(address string, ca *authority, id identity) *rest.Config {
 	return &rest.Config{
 		Host: "https://" + address,
@@ -111,7 +111,7 @@ func restConfig(address string, ca *authority, id identity) *rest.Config {
 	}
 }
 
-// kubeconfig is one context with everything embedded, so that it means the same in a file and in a Secret.
+// kubeconfig returns a kubeconfig with one context and embedded certificates, so that it works in a file and in a Secret.
 func kubeconfig(name, address string, ca *authority, user *clientcmdapi.AuthInfo) ([]byte, error) {
 	content, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{

@@ -19,10 +19,9 @@ import (
 )
 
 const (
-	// askEvery is how often a starting program is asked whether it is ready. A second of patience here would be a
-	// second of every test.
+	// askEvery is how often a starting program is polled. A second here would be a second of every test.
 	askEvery = 20 * time.Millisecond
-	// logTail is how much of a program's log an error quotes.
+	// logTail is how many bytes of a program's log an error quotes.
 	logTail = 2 << 10
 )
 
@@ -31,18 +30,18 @@ type process struct {
 	name   string
 	log    string
 	reaper io.Closer
-	// ended is closed when the program and its reaper are gone; how says how, and may be read from then on.
+	// ended is closed when the program and its reaper have ended. how is the error of the program; it may be read after that.
 	ended chan struct{}
 	how   error
 }
 
-// launch runs a program under a reaper that kills it at once: nothing that it could still save is kept.
+// launch runs a program under a reaper, which kills it without a grace period, because it has nothing to save.
 func (r *Rig) launch(name, path string, args []string) (*process, error) {
 	log, err := os.OpenFile(filepath.Join(r.logs, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the log of %s: %w", name, err)
 	}
-	defer func() { _ = log.Close() }() // the program has its own handle of it
+	defer func() { _ = log.Close() }() // the program has its own file descriptor
 	held, err := r.binaries.find(reaper)
 	if err != nil {
 		return nil, err
@@ -50,7 +49,7 @@ func (r *Rig) launch(name, path string, args []string) (*process, error) {
 	return launch(name, log, held, append([]string{"--", path}, args...))
 }
 
-// launch starts a reaper in its own process group, where Ctrl-C does not reach it.
+// launch starts a reaper in its own process group, so that Ctrl-C does not reach it.
 func launch(name string, log *os.File, reaper string, args []string) (*process, error) {
 	cmd := exec.Command(reaper, args...)
 	if log != nil {
@@ -79,11 +78,11 @@ func (p *process) stop() {
 	if p == nil {
 		return
 	}
-	_ = p.reaper.Close() // the second time it is closed already
+	_ = p.reaper.Close() // an error means that it is closed already
 	<-p.ended
 }
 
-// await asks until the answer is no error. It gives up when the program ends, and then quotes its log.
+// await polls until ask returns no error. It stops with the end of the log if the program ends.
 func (p *process) await(ctx context.Context, ask func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, askEvery, true, func(ctx context.Context) (bool, error) {
@@ -106,7 +105,7 @@ func (p *process) await(ctx context.Context, ask func(context.Context) error) er
 	}
 }
 
-// endedError says that a program ended although it was not asked to.
+// endedError says that a program ended although nothing had stopped it.
 type endedError struct{ *process }
 
 func (e *endedError) Error() string {
@@ -131,12 +130,11 @@ func (p *process) tail() string {
 	return string(content[max(0, len(content)-logTail):])
 }
 
-// port is a TCP port on loopback that stays ours also while nothing listens on it.
+// port is a TCP port on loopback that no other program can take while nothing listens on it.
 //
-// A port that is merely known to be free is lost sooner or later, and not only to a stranger: clients that dial an API
-// server which is down for a while are given random local ports, and one day that very one. So a socket stays bound
-// to it. On Linux that does not keep another socket that allows sharing, as every Go listener does, from listening
-// there. Elsewhere it would, so there the port is released, and a start that fails because of it is repeated.
+// A port that was once free may be taken later, even by a client that dials a stopped API server and gets its port as the random local
+// port. So a socket stays bound to the port. On Linux another socket with SO_REUSEADDR, which every Go listener sets, can still listen
+// there. Other systems forbid that, so there the port is released, and a start that fails because of it is repeated.
 type port struct {
 	number int
 	socket int
@@ -153,7 +151,7 @@ func reservePort() (*port, error) {
 	return p, nil
 }
 
-// The ports of a row are below those that the kernel gives to clients.
+// A row of ports is below the range from which the kernel takes ports of clients.
 const firstInRow, lastInRow, rowAttempts = 20000, 32000, 100
 
 func reserveRow(n int) ([]*port, error) {
@@ -186,9 +184,9 @@ func bindRow(first, n int) ([]*port, error) {
 	return row, nil
 }
 
-// bindLoopback binds a socket to a port; 0 lets the kernel choose.
+// bindLoopback binds a socket to a port; with 0 the kernel chooses the port.
 func bindLoopback(number int) (*port, error) {
-	syscall.ForkLock.RLock() // a program started in between must not inherit the socket
+	syscall.ForkLock.RLock() // a program that starts now must not inherit the socket
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err == nil {
 		syscall.CloseOnExec(fd)
@@ -202,7 +200,7 @@ func bindLoopback(number int) (*port, error) {
 		p.release()
 		return nil, fmt.Errorf("bind: %w", err)
 	}
-	// Only now, so that the kernel chose a port that no other socket shares.
+	// SO_REUSEADDR is set after bind, so that the kernel chooses a port that no other socket shares.
 	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
 		p.release()
 		return nil, fmt.Errorf("allow sharing: %w", err)

@@ -1,12 +1,11 @@
-// Package rig starts real control planes on this machine, and removes them without a trace.
+// Package rig starts real control planes on this machine, and removes them completely.
 //
-// A rig has a management control plane, with the kinds of Cluster API and, if asked for, Cluster API's own core
-// controllers and webhooks, and any number of workload control planes with the controllers of nodes.
-// etcd, kube-apiserver, kube-controller-manager and core are the real programs; test/rig/build says where they come from.
-// Package test/simulator simulates what this machine cannot have, hosts and kubelets.
+// A rig has a management control plane with Cluster API's CRDs, and optionally Cluster API's core controllers and webhooks. It has any
+// number of workload control planes with the controllers of nodes. etcd, kube-apiserver, kube-controller-manager and core are the real
+// programs; test/rig/build says where they come from. Package test/simulator simulates hosts and kubelets.
 //
-// Everything listens on 127.0.0.1 alone, on ports that the kernel gave. Every program runs under a reaper (see
-// test/rig/reaper), so that it and the rig's folder are gone however the process that started them ends.
+// Everything listens only on 127.0.0.1, on ports chosen by the kernel. A reaper (see test/rig/reaper) ends every program and removes the
+// rig's folder, however the process that started them ends.
 package rig
 
 import (
@@ -24,13 +23,13 @@ import (
 	"time"
 )
 
-// Options are the options of a rig; the zero value is a good one.
+// Options are the options of a rig. The zero value is usable.
 type Options struct {
-	// Log receives one line for every step of the start. Nothing is written if it is nil.
+	// Log receives one line for each step of the start; nil writes none.
 	Log io.Writer
 }
 
-// Rig is a set of control planes that live and end together.
+// Rig is a set of control planes that are stopped together.
 type Rig struct {
 	root     string
 	folder   string
@@ -38,15 +37,15 @@ type Rig struct {
 	binaries binaries
 	guard    *process
 
-	// mu guards what control planes and their start-ups share.
+	// mu guards the fields below, which control planes use concurrently.
 	mu      sync.Mutex
 	log     io.Writer
 	planes  map[string]*ControlPlane
 	stopped bool
 }
 
-// Start finds the programs and makes the rig's folder. Control planes are started one by one, or at the same time, by
-// Management and Workload. The caller has to Stop the rig; what is not stopped ends with this process.
+// Start finds the programs and creates the rig's folder. Management and Workload start control planes, also concurrently. The caller has to
+// call Stop; otherwise the programs end with this process.
 func Start(_ context.Context, o Options) (*Rig, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -64,7 +63,7 @@ func Start(_ context.Context, o Options) (*Rig, error) {
 		planes:   map[string]*ControlPlane{},
 		folder:   filepath.Join(os.TempDir(), "kubemend-rig-"+rand.Text()),
 	}
-	// The guard comes first: a folder without a guard might be left on the disk.
+	// The guard is started before the folder is created, because a folder without a guard could stay on the disk.
 	r.guard, err = launch("the guard of "+r.folder, nil, guard, []string{"--remove", r.folder})
 	if err != nil {
 		return nil, err
@@ -86,8 +85,8 @@ func (r *Rig) makeFolders() error {
 	return nil
 }
 
-// Stop ends every program and removes the rig's folder. It returns when all of it is gone, and may be called again. Its
-// error also reports programs that had ended by themselves before.
+// Stop ends all programs and removes the rig's folder. It returns when they are gone, and may be called again. It returns an error for each
+// program that had ended by itself before.
 func (r *Rig) Stop() error {
 	r.mu.Lock()
 	r.stopped = true
@@ -110,7 +109,7 @@ func (r *Rig) Stop() error {
 	return err
 }
 
-// enter takes a control plane into the rig, so that Stop finds it however far its start has come.
+// enter adds a control plane to the rig before its start, so that Stop also ends a half-started one.
 func (r *Rig) enter(plane *ControlPlane) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +127,7 @@ func (r *Rig) leave(plane *ControlPlane) {
 	r.mu.Lock()
 	delete(r.planes, plane.name)
 	r.mu.Unlock()
-	_ = plane.stop() // why the start failed is known already
+	_ = plane.stop() // the caller reports why the start failed
 }
 
 func (r *Rig) progress(since time.Time, format string, args ...any) {
@@ -137,11 +136,11 @@ func (r *Rig) progress(since time.Time, format string, args ...any) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// Progress that cannot be shown is no reason to fail.
+	// An error here is no reason to fail.
 	_, _ = fmt.Fprintf(r.log, "rig: %s (%.1fs)\n", fmt.Sprintf(format, args...), time.Since(since).Seconds())
 }
 
-// provider is one of Cluster API's managers besides core, by the name that capi-kubeadm gives it. Each runs as a process of its own.
+// provider is one of Cluster API's managers besides core, by its name for capi-kubeadm. Each runs in its own process.
 type provider string
 
 const (
@@ -150,13 +149,12 @@ const (
 	inMemory            provider = "in-memory"
 )
 
-// kubeadmProviders are all of them.
 var kubeadmProviders = []provider{bootstrap, kubeadmControlPlane, inMemory}
 
-// apiServers is how many clusters a rig can have on its in-memory infrastructure, at most.
+// apiServers is the maximal number of clusters of a rig on the in-memory infrastructure.
 const apiServers = 8
 
-// config is the folder with the provider's manifests.
+// config returns the folder with the provider's manifests.
 func (p provider) config() (string, error) {
 	folder, within := clusterAPI, ""
 	switch p {
@@ -171,7 +169,7 @@ func (p provider) config() (string, error) {
 	return filepath.Join(found, filepath.FromSlash(within), "config"), err
 }
 
-// addProviders adds the kinds of the providers. They are not converted: nothing asks for an older version of them.
+// addProviders adds the CRDs of the providers, without conversion: nothing uses their older versions.
 func (all catalogue) addProviders() error {
 	for _, p := range kubeadmProviders {
 		config, err := p.config()
@@ -230,8 +228,8 @@ func (c *ControlPlane) bootProvider(ctx context.Context, p provider) error {
 	return nil
 }
 
-// Kubectl makes a command of kubectl, of the version of the control planes. It finds plugins in the folder bin of the project, and nothing
-// of the user's.
+// Kubectl returns a command of kubectl in the version of the control planes. It finds plugins only in the project's folder bin, and no
+// configuration of the user.
 func Kubectl(ctx context.Context, kubeconfig string, args ...string) (*exec.Cmd, error) {
 	root, err := moduleRoot()
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// patience is for what happens soon on a quiet machine. Only a test that fails takes it.
+// patience is the timeout of what takes seconds on an idle machine.
 const patience = 4 * time.Minute
 
-// partEnv makes the test binary start a rig and wait to be killed, instead of running tests.
+// partEnv is a variable that makes the test binary start a rig and wait to be killed, instead of running tests.
 const partEnv = "RIG_TEST_PART"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// playOwner starts a rig with an etcd, and prints where they are.
+// playOwner starts a rig with an etcd, and prints the rig's folder and etcd's address.
 func playOwner() {
 	r, err := Start(context.Background(), Options{})
 	if err != nil {
@@ -47,7 +47,7 @@ func playOwner() {
 	<-time.After(time.Hour)
 }
 
-// A reaper holds each program, an API server like an etcd. What else a rig does is held by the suites that use it.
+// etcd stands for all programs here, because each one has a reaper. The suites that use a rig test its other parts.
 func TestAKilledOwnerOrphansNothing(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(patience)

@@ -1,10 +1,9 @@
-// Package simulator plays what this machine cannot have: bare-metal hosts and what manages them, an infrastructure
-// provider, the kubelets that run on the hosts, and the parts of a workload cluster that a rig has no real ones of.
+// Package simulator simulates what this machine cannot have: bare-metal hosts and the Bare Metal Operator, an infrastructure provider, the
+// kubelets on the hosts, and parts of a workload cluster that a rig does not run.
 //
-// The players do what the real ones do towards the API servers, and no more. What follows from it is left to the real
-// controllers: that a silent node is Unknown and that its pods are moved is found out by kube-controller-manager, that
-// a Machine runs by Cluster API. The knobs are those of the real things: a kubelet can be stopped, slowed, or made to
-// report a condition; a host can take its time, or come up without a kubelet; a BMC can fail, or die.
+// The simulators do towards the API servers what the real programs do, and no more. Real controllers do the rest: kube-controller-manager
+// makes a silent node Unknown and moves its pods, Cluster API makes a Machine Running. Tests can stop or slow a kubelet or make it report a
+// condition, make a host slow or boot it without a kubelet, and make a BMC fail or die.
 package simulator
 
 import (
@@ -35,10 +34,10 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// requestPatience bounds every request of a player: an API server that is stopped must not hold one for ever.
+// requestPatience is the timeout of every request of a simulator, so that a stopped API server cannot block it for ever.
 const requestPatience = 10 * time.Second
 
-// player plays a part towards an API server, in a manager of its own, which logs nothing.
+// player is a simulator of one program, in its own manager, which logs nothing.
 type player struct {
 	part    string
 	manager ctrl.Manager
@@ -52,10 +51,10 @@ func newPlayer(cluster *rest.Config, part string) (player, error) {
 	utilruntime.Must(bmov1alpha1.AddToScheme(scheme))
 	manager, err := ctrl.NewManager(cluster, ctrl.Options{
 		Scheme:  scheme,
-		Logger:  logr.New(logf.NullLogSink{}), // a manager takes a logger without a sink for one that is not set
+		Logger:  logr.New(logf.NullLogSink{}), // a manager would treat a logger without a sink as not set
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Client:  client.Options{Cache: &client.CacheOptions{Unstructured: true}},
-		// Tests start one after another in the same process, and the check is about metrics, which are off.
+		// Tests start several managers in one process. The check is about metrics, which are off.
 		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
 		GracefulShutdownTimeout: ptr.To(requestPatience),
 	})
@@ -73,7 +72,7 @@ func (p *player) Start(ctx context.Context) error {
 	return nil
 }
 
-// The kinds of the provider, in the version of the contract that Cluster API v1.14 prefers.
+// The kinds of the provider, in the contract version that Cluster API v1.14 prefers.
 var (
 	metal3Group   = schema.GroupVersion{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2"}
 	metal3Cluster = metal3Group.WithKind("Metal3Cluster")
@@ -84,18 +83,18 @@ const (
 	clusterFinalizer = "metal3cluster.infrastructure.cluster.x-k8s.io"
 	machineFinalizer = "metal3machine.infrastructure.cluster.x-k8s.io"
 
-	// siteMissing is the interval of reading a cluster without a site; there is no event when it gets one.
+	// siteMissing is how often a cluster without a site is read again: Serve causes no event.
 	siteMissing = 500 * time.Millisecond
 )
 
-// empty is an object of a kind that has no Go type here.
+// empty returns an object of a kind that has no Go type here.
 func empty(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
 	return object
 }
 
-// clusterProvisioner gives every Metal3Cluster the address of its API server.
+// clusterProvisioner sets the API server's address in every Metal3Cluster.
 type clusterProvisioner struct{ *Infrastructure }
 
 func (p *clusterProvisioner) setUp(manager ctrl.Manager) error {
@@ -134,7 +133,7 @@ func (p *clusterProvisioner) Reconcile(ctx context.Context, request ctrl.Request
 		provisioned(infra, time.Now()))
 }
 
-// ownerCluster is the Cluster that owns the object, or nil if Cluster API has not said so yet.
+// ownerCluster returns the Cluster that owns the object, or nil if Cluster API has not set the owner yet.
 func (i *Infrastructure) ownerCluster(ctx context.Context, object client.Object) (*clusterv1.Cluster, error) {
 	for _, owner := range object.GetOwnerReferences() {
 		if owner.Kind == "Cluster" {
@@ -153,7 +152,7 @@ func present[T any](object *T, err error) (*T, error) {
 	return object, nil
 }
 
-// provisioned is a status that fulfils the contract of a provider: done, and Ready.
+// provisioned returns a status that fulfils the provider contract: provisioned, and Ready.
 func provisioned(was *unstructured.Unstructured, now time.Time) map[string]any {
 	return map[string]any{
 		"initialization": map[string]any{"provisioned": true},
@@ -161,10 +160,10 @@ func provisioned(was *unstructured.Unstructured, now time.Time) map[string]any {
 	}
 }
 
-// ready is a list with the one condition Ready. The list as a whole is the provider's, so nothing else is in it.
+// ready returns a list with the condition Ready only: the whole list belongs to the provider.
 func ready(was *unstructured.Unstructured, status metav1.ConditionStatus, reason string, now time.Time) []any {
 	since := now.UTC().Format(time.RFC3339)
-	conditions, _, _ := unstructured.NestedSlice(was.Object, "status", "conditions") // what is not a list is replaced
+	conditions, _, _ := unstructured.NestedSlice(was.Object, "status", "conditions") // anything but a list is replaced
 	for _, condition := range conditions {
 		if before, ok := condition.(map[string]any); ok && before["type"] == "Ready" && before["status"] == string(status) {
 			since, _ = before["lastTransitionTime"].(string)
@@ -175,7 +174,7 @@ func ready(was *unstructured.Unstructured, status metav1.ConditionStatus, reason
 	}}
 }
 
-// change writes fields of the spec and of the status, and nothing if they are as they should be.
+// change writes fields of the spec and the status if they differ.
 func (i *Infrastructure) change(ctx context.Context, object *unstructured.Unstructured, finalizer string, spec,
 	status map[string]any) error {
 	before := object.DeepCopy()
@@ -203,7 +202,7 @@ func set(object *unstructured.Unstructured, part string, fields map[string]any) 
 	return nil
 }
 
-// difference writes what has changed, if anything has.
+// difference writes the changes of an object, if there are any.
 func difference(object, before *unstructured.Unstructured, write func(client.Patch) error) error {
 	if equality.Semantic.DeepEqual(object.Object, before.Object) {
 		return nil
@@ -214,7 +213,7 @@ func difference(object, before *unstructured.Unstructured, write func(client.Pat
 	return nil
 }
 
-// release takes the finalizer off, so that the object can go.
+// release removes the finalizer, so that the object can be deleted.
 func (i *Infrastructure) release(ctx context.Context, object *unstructured.Unstructured, finalizer string) error {
 	before := object.DeepCopy()
 	if !controllerutil.RemoveFinalizer(object, finalizer) {

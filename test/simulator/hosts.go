@@ -15,17 +15,17 @@ import (
 	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
-// newsRoom is how many events about hosts may wait before their senders have to wait.
+// newsRoom is how many events about hosts may wait before a sender blocks.
 const newsRoom = 10_000
 
-// Times are how long a host takes. What takes no time is done at once.
+// Times are how long a host takes for each step. A step of zero takes no time.
 type Times = bmo.Times
 
 // Waits are how long the Bare Metal Operator and Ironic wait before they reconcile again.
 type Waits = bmo.Waits
 
-// Hurried are waits in the proportions of the real ones, so that a suite need not wait for minutes. A story that depends on how slow they
-// are has the real ones, and a clock of its own: see test/faults/hosts.
+// Hurried returns short waits in the proportions of the real ones, for suites on real time. Tests that depend on the real waits have a
+// virtual clock: see test/faults/hosts.
 func Hurried() Waits {
 	return Waits{
 		Poll: time.Minute, Error: time.Second, Short: 50 * time.Millisecond, Long: 200 * time.Millisecond, NotReady: 500 * time.Millisecond,
@@ -35,10 +35,10 @@ func Hurried() Waits {
 	}
 }
 
-// Hosts plays the Bare Metal Operator, Ironic, and the hosts behind them: every BareMetalHost of a management cluster.
+// Hosts simulates the Bare Metal Operator, Ironic and the hosts of all BareMetalHosts of a management cluster.
 //
-// A BareMetalHost is what BMO knows of a host; a Host is the host itself. The two differ for as long as the host is
-// paused or detached, and when its BMC cannot be read.
+// A BareMetalHost is what BMO knows about a host; a Host is the host itself. They differ while the host is paused or detached, and while
+// its BMC cannot be read.
 type Hosts struct {
 	player
 	waits  Waits
@@ -47,20 +47,21 @@ type Hosts struct {
 	*hall
 }
 
-// hall is where the hosts are, whichever management cluster they belong to.
+// hall has the hosts, which may belong to several management clusters.
 type hall struct {
 	mu      sync.Mutex
 	known   map[client.ObjectKey]*Host
 	lookers []*Hosts
 }
 
-// NewHosts makes the hosts of a management cluster, as BMO 0.14 with these waits has them, which answer at once; Start starts them.
+// NewHosts creates the hosts of a management cluster, with BMO 0.14 and these waits. The hosts take no time for anything. Start starts
+// them.
 func NewHosts(management *rest.Config, waits Waits) (*Hosts, error) {
 	return newHosts(management, waits, &hall{known: map[client.ObjectKey]*Host{}})
 }
 
-// SeenFrom are the same hosts, under the Bare Metal Operator of another management cluster, to which their objects may be moved.
-// It is started by itself.
+// SeenFrom returns the same hosts under the Bare Metal Operator of another management cluster, to which their objects may be moved. It
+// needs its own Start.
 func (h *Hosts) SeenFrom(management *rest.Config) (*Hosts, error) {
 	return newHosts(management, h.waits, h.hall)
 }
@@ -80,7 +81,7 @@ func newHosts(management *rest.Config, waits Waits, in *hall) (*Hosts, error) {
 	return h, nil
 }
 
-// Start runs the hosts until the context ends; then it also stops their kubelets, unless other Hosts continue them. It may be called once.
+// Start runs the hosts until the context ends, and then stops their kubelets unless other Hosts have the same hosts. Call it once.
 func (h *Hosts) Start(ctx context.Context) error {
 	defer h.shut()
 	return h.player.Start(ctx)
@@ -101,7 +102,7 @@ func (h *Hosts) shut() {
 	stops.Wait()
 }
 
-// Host is the host behind a BareMetalHost. It may be asked for, and its knobs turned, before there is such an object.
+// Host returns the host of a BareMetalHost. A test may configure it before the object exists.
 func (h *Hosts) Host(key client.ObjectKey) *Host {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,32 +131,32 @@ func (h *Hosts) look(key client.ObjectKey) {
 	}
 }
 
-// Host is one host with its BMC: what is really so, whatever its BareMetalHost says. What becomes of it is decided by package bmo; here it
-// has a clock, and a kubelet.
+// Host is the real state of one host with its BMC, whatever its BareMetalHost says. Package bmo decides what happens to it; Host adds a
+// clock and a kubelet.
 //
-// Every knob takes effect at once, stays as it is until it is turned again, and enqueues the host for the Bare Metal Operator. (A real one
-// may not reconcile it for hours after an error.)
+// Every setting takes effect at once, stays until the next call, and enqueues the host for the Bare Metal Operator. (The real one may not
+// reconcile a host for hours after an error.)
 type Host struct {
 	hosts *Hosts
 	key   client.ObjectKey
 
-	// mu guards all below. No holder of it waits for a kubelet or an API server.
+	// mu guards the fields below. It is never held during a request to a kubelet or an API server.
 	mu     sync.Mutex
 	model  bmo.Host
 	timer  *time.Timer
 	closed bool
 
-	// A turn is the time from one power change to the next: what has started in one is void in another.
+	// A turn is the time between two power changes. A boot that began in an earlier turn is void.
 	turn    int
 	history History
 	carried *Kubelet
 	mute    int
 }
 
-// Take changes how long the host takes for everything from now on.
+// Take sets how long the host takes from now on.
 func (h *Host) Take(times Times) { h.set(func(m *bmo.Host) { m.Times = times }) }
 
-// Mute makes the next few boots bring up no kubelet; all of them if the number is negative, none if it is zero.
+// Mute makes the next boots bring up no kubelet: all of them if the number is negative, none if it is zero.
 func (h *Host) Mute(boots int) { h.set(func(*bmo.Host) { h.mute = boots }) }
 
 func (h *Host) set(change func(*bmo.Host)) {
@@ -166,14 +167,14 @@ func (h *Host) set(change func(*bmo.Host)) {
 	h.hosts.enqueue(h.key)
 }
 
-// silence stops the kubelet, and waits for its last request: it is silent before any client can see that the host is off.
+// silence stops the kubelet and waits for its last request, so that it is silent before a client can see that the host is off.
 func (h *Host) silence() {
 	if kubelet := h.Kubelet(); kubelet != nil {
 		kubelet.Stop()
 	}
 }
 
-// tick lets happen what happens by itself until now.
+// tick advances the model to now.
 func (h *Host) tick(now time.Time) {
 	h.mu.Lock()
 	goesOff := h.model.GoesOff(now)
@@ -200,8 +201,7 @@ func (h *Host) reconcile(bmh *bmov1alpha1.BareMetalHost) bmo.Pass {
 	return pass
 }
 
-// follow does what comes of a change of the model: what the host carries starts with the power and stops with it. It is called with mu
-// held.
+// follow applies the changes of the model: the kubelet starts and stops with the power. The caller holds mu.
 func (h *Host) follow() {
 	for _, change := range h.model.Changes() {
 		h.turn++
@@ -221,8 +221,8 @@ func (h *Host) follow() {
 	}
 }
 
-// Carry puts a kubelet on the host's disk. It starts when the host boots, which is now if the power is on, and stops
-// when the power goes. A deprovisioned host carries none any more.
+// Carry puts a kubelet on the host's disk. It starts with each boot, now if the power is on, and stops when the power goes off.
+// Deprovisioning removes it.
 func (h *Host) Carry(kubelet *Kubelet) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -232,10 +232,10 @@ func (h *Host) Carry(kubelet *Kubelet) {
 	}
 }
 
-// Key names the BareMetalHost.
+// Key returns the name of the BareMetalHost.
 func (h *Host) Key() client.ObjectKey { return h.key }
 
-// Kubelet is the kubelet that the host carries, or nil.
+// Kubelet returns the kubelet on the host, or nil.
 func (h *Host) Kubelet() *Kubelet {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -249,14 +249,14 @@ func (h *Host) Powered() bool {
 	return h.model.Powered()
 }
 
-// History is all that has happened to the power so far.
+// History returns all power changes so far.
 func (h *Host) History() History {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.history)
 }
 
-// boot starts what the host carries, after as long as that takes. It is called with mu held.
+// boot starts the kubelet after the boot time. The caller holds mu.
 func (h *Host) boot() {
 	if h.mute != 0 {
 		h.mute = max(h.mute-1, -1)
@@ -272,15 +272,15 @@ func (h *Host) boot() {
 	})
 }
 
-// wipe takes from the host what it carries. It is called with mu held, of a host that is off or about to be.
+// wipe removes the kubelet. The caller holds mu; the host is off or about to be.
 func (h *Host) wipe() {
 	if h.carried != nil {
-		go h.carried.Retire() // it waits for its last request
+		go h.carried.Retire() // Retire waits for the last request
 	}
 	h.carried = nil
 }
 
-// shut ends everything that goes on by itself.
+// shut stops the timer and the kubelet.
 func (h *Host) shut() {
 	h.mu.Lock()
 	h.closed = true
@@ -294,23 +294,23 @@ func (h *Host) shut() {
 	}
 }
 
-// Power is what the power of a host was changed to.
+// Power is a change of the power of a host.
 type Power = bmo.Power
 
-// What the power of a host can be changed to.
+// The changes of the power.
 const (
 	On    = bmo.On
 	Off   = bmo.Off
 	Reset = bmo.Reset
 )
 
-// PowerChange is one change that really happened to the power of a host, whether BMO knows of it or not.
+// PowerChange is a real power change of a host, even if BMO does not know it.
 type PowerChange = bmo.Change
 
-// History is all that has happened to the power of a host, oldest first.
+// History is all power changes of a host, oldest first.
 type History []PowerChange
 
-// Since is the part of the history that is not older than that.
+// Since returns the changes at or after a time.
 func (h History) Since(moment time.Time) History {
 	return slices.DeleteFunc(slices.Clone(h), func(c PowerChange) bool { return c.At.Before(moment) })
 }

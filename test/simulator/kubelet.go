@@ -17,31 +17,30 @@ import (
 
 const (
 	defaultEvery = time.Second
-	// heartbeat is how often conditions that have not changed are posted again, as a real kubelet does.
+	// heartbeat is how often unchanged conditions are posted again, as by a real kubelet.
 	heartbeat = 5 * time.Minute
 )
 
-// KubeletOptions describe one kubelet and its node.
+// KubeletOptions are the options of a kubelet and its node.
 type KubeletOptions struct {
 	// Node is the name of the Node.
 	Node string
-	// ProviderID says which host the node is; the Machine of the same provider ID finds it by this.
+	// ProviderID is the ID by which Cluster API finds the Machine of the node.
 	ProviderID string
 	Labels     map[string]string
 	Taints     []corev1.Taint
-	// Every is how often the lease is renewed and the Node read; 1 s if zero.
+	// Every is how often the kubelet renews its lease and reads its Node; 1 s if zero.
 	Every time.Duration
 }
 
-// Kubelet keeps one node alive in a workload cluster, for as long as it runs, and the pods that are bound to it.
+// Kubelet simulates the kubelet of one node in a workload cluster: while it runs, it keeps the node and its pods alive.
 //
-// Like a real one, it registers its Node only when it starts: a Node that is deleted meanwhile comes back with the next
-// boot of the host.
+// Like a real kubelet it registers its Node only when it starts: a deleted Node comes back with the next boot of the host.
 type Kubelet struct {
 	client  client.Client
 	options KubeletOptions
 
-	// mu guards what the knobs change while the loop reads it.
+	// mu guards the settings that tests change while the loop reads them.
 	mu       sync.Mutex
 	reports  map[corev1.NodeConditionType]report
 	stop     context.CancelFunc
@@ -50,14 +49,13 @@ type Kubelet struct {
 	knobUsed chan struct{}
 }
 
-// report is what a kubelet says about one condition.
+// report is the reported status of one condition.
 type report struct {
 	status          corev1.ConditionStatus
 	reason, message string
 }
 
-// NewKubelet makes a kubelet that does not run yet. The client must write directly: a cached one would see the Node too
-// late.
+// NewKubelet returns a kubelet that does not run yet. The client must not use a cache, which would have the Node too late.
 func NewKubelet(c client.Client, o KubeletOptions) *Kubelet {
 	if o.Every == 0 {
 		o.Every = defaultEvery
@@ -70,11 +68,10 @@ func NewKubelet(c client.Client, o KubeletOptions) *Kubelet {
 	}
 }
 
-// Node is the name of the Node that this kubelet registers.
+// Node returns the name of the kubelet's Node.
 func (k *Kubelet) Node() string { return k.options.Node }
 
-// Start boots the host: the kubelet registers its Node if there is none, and is Ready from then on. It does nothing if
-// the kubelet runs, or was retired.
+// Start starts the kubelet: it registers its Node if there is none, and reports Ready. It does nothing if the kubelet runs or was retired.
 func (k *Kubelet) Start() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -87,10 +84,10 @@ func (k *Kubelet) Start() {
 	go k.run(ctx, boot, k.stopped)
 }
 
-// Stop is a power cut: the kubelet posts nothing more, not even that it stops. It returns when the last request has ended.
+// Stop simulates a power cut: the kubelet posts nothing more. It returns when the last request has ended.
 func (k *Kubelet) Stop() { k.end(false) }
 
-// Retire stops the kubelet for good: its host was wiped, and a later Start has no effect.
+// Retire stops the kubelet for good, because its host was wiped: a later Start does nothing.
 func (k *Kubelet) Retire() { k.end(true) }
 
 func (k *Kubelet) end(forGood bool) {
@@ -107,27 +104,25 @@ func (k *Kubelet) end(forGood bool) {
 	}
 }
 
-// Report makes the kubelet post this condition, one of its own or another one, until the next call changes it. The kubelet
-// posts it at once if it runs, and otherwise as soon as it does.
+// Report makes the kubelet post this condition until the next call: at once if it runs, else when it starts.
 func (k *Kubelet) Report(condition corev1.NodeConditionType, status corev1.ConditionStatus, reason string) {
 	k.turn(func() {
 		k.reports[condition] = report{status: status, reason: reason, message: "reported by the simulated kubelet"}
 	})
 }
 
-// turn changes a setting and starts the loop's next turn.
+// turn changes a setting and wakes the loop.
 func (k *Kubelet) turn(change func()) {
 	k.mu.Lock()
 	change()
 	k.mu.Unlock()
 	select {
 	case k.knobUsed <- struct{}{}:
-	default: // the loop has not yet noticed the last one
+	default: // the loop will wake up anyway
 	}
 }
 
-// run comes round until it is stopped. An API server that does not answer is tried again the next time, as a kubelet
-// does; that is also why nothing is returned.
+// run repeats the work of the kubelet until it is stopped. It ignores errors, because it tries again the next time, as a real kubelet does.
 func (k *Kubelet) run(ctx context.Context, b *boot, stopped chan<- struct{}) {
 	defer close(stopped)
 	for {
@@ -141,11 +136,11 @@ func (k *Kubelet) run(ctx context.Context, b *boot, stopped chan<- struct{}) {
 	}
 }
 
-// csiVolumes is how node and controllers call the volumes of CSI drivers: this, the driver, a caret and the handle.
+// csiVolumes is the prefix of the unique names of CSI volumes; the driver, a caret and the handle follow.
 const csiVolumes = "kubernetes.io/csi/"
 
-// tendPods brings the pods of the node on: one that is new runs as soon as its volumes are attached, and one that is to
-// go is gone at once. A kubelet that does not run leaves every pod as it is.
+// tendPods updates the pods of the node: a new pod runs as soon as its volumes are attached, and a pod with a deletion timestamp is deleted
+// at once. If no kubelet runs, all pods stay as they are.
 func (b *boot) tendPods(ctx context.Context) error {
 	pods := &corev1.PodList{}
 	if err := b.client.List(ctx, pods, client.MatchingFields{"spec.nodeName": b.options.Node}); err != nil {
@@ -170,7 +165,7 @@ func (b *boot) tendPods(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// tend brings one pod on, and returns the volumes that it uses from then on.
+// tend updates one pod, and returns the volumes that it uses from now on.
 func (b *boot) tend(ctx context.Context, pod *corev1.Pod) ([]corev1.UniqueVolumeName, error) {
 	if !pod.DeletionTimestamp.IsZero() {
 		now := client.GracePeriodSeconds(0)
@@ -190,7 +185,7 @@ func (b *boot) tend(ctx context.Context, pod *corev1.Pod) ([]corev1.UniqueVolume
 	return volumes, client.IgnoreNotFound(b.client.Status().Patch(ctx, pod, client.StrategicMergeFrom(before)))
 }
 
-// runs reports whether the pod is said to run; node-lifecycle takes Ready away from the pods of a silent node.
+// runs reports whether the pod is Running and Ready; the node-lifecycle controller sets Ready to False for pods of a silent node.
 func runs(pod *corev1.Pod) bool {
 	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
@@ -219,8 +214,8 @@ func run(pod *corev1.Pod) {
 	}
 }
 
-// volumesOf are the volumes of CSI drivers that a pod uses; others need nothing from anybody. A claim that is not bound
-// is an error, as it is for a real kubelet: it tries again.
+// volumesOf returns the CSI volumes of a pod; other volumes need nothing. An unbound claim is an error, as for a real kubelet, which tries
+// again.
 func (b *boot) volumesOf(ctx context.Context, pod *corev1.Pod) ([]corev1.UniqueVolumeName, error) {
 	var volumes []corev1.UniqueVolumeName
 	for _, volume := range pod.Spec.Volumes {

@@ -27,11 +27,11 @@ import (
 	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
-// KubernetesVersion is the version that the simulated nodes say they run.
+// KubernetesVersion is the version that the simulated nodes report.
 const KubernetesVersion = "v1.36.3"
 
-// Infrastructure plays CAPM3 and the hosts: it provisions Metal3Clusters and Metal3Machines in a management cluster,
-// and puts the kubelet of every machine on a free BareMetalHost of its namespace, for which the machine waits.
+// Infrastructure simulates CAPM3: it provisions the Metal3Clusters and Metal3Machines of a management cluster, and puts the kubelet of
+// every machine on a free BareMetalHost of its namespace. A machine waits until there is one.
 type Infrastructure struct {
 	player
 	pool *pool
@@ -41,19 +41,19 @@ type Infrastructure struct {
 	tenants map[client.ObjectKey]tenancy
 }
 
-// site is where the nodes of one cluster are.
+// site is the workload cluster of one Cluster, where its nodes are.
 type site struct {
 	client   client.Client
 	endpoint clusterv1.APIEndpoint
 }
 
-// tenancy is what has become of one Metal3Machine.
+// tenancy is the kubelet and the host of one Metal3Machine.
 type tenancy struct {
 	kubelet *Kubelet
-	host    *Host // which carries the kubelet
+	host    *Host // the host of the kubelet
 }
 
-// NewInfrastructure makes a provider for the management cluster; Start starts it. Its kubelets end with their hosts.
+// NewInfrastructure creates a provider for the management cluster; Start starts it. Its kubelets end with their hosts.
 func NewInfrastructure(management *rest.Config, hosts *Hosts) (*Infrastructure, error) {
 	player, err := newPlayer(management, "infrastructure")
 	if err != nil {
@@ -74,7 +74,7 @@ func NewInfrastructure(management *rest.Config, hosts *Hosts) (*Infrastructure, 
 	return i, nil
 }
 
-// Serve says where the nodes of a Cluster shall appear. Without it the Cluster's infrastructure is never provisioned.
+// Serve sets the workload cluster of a Cluster. Without it the Cluster's infrastructure is never provisioned.
 func (i *Infrastructure) Serve(cluster client.ObjectKey, workload *rest.Config) error {
 	host, err := url.Parse(workload.Host)
 	if err != nil {
@@ -99,11 +99,10 @@ func (i *Infrastructure) Serve(cluster client.ObjectKey, workload *rest.Config) 
 	return nil
 }
 
-// Kubelet is the kubelet of a machine, or nil if the machine has not been provisioned. The machine, its Metal3Machine
-// and its Node have the same name.
+// Kubelet returns the kubelet of a machine, or nil before the machine is provisioned. Machine, Metal3Machine and Node have the same name.
 func (i *Infrastructure) Kubelet(machine client.ObjectKey) *Kubelet { return i.tenant(machine).kubelet }
 
-// Host is the host that carries a machine, or nil if none does yet.
+// Host returns the host of a machine, or nil if it has none yet.
 func (i *Infrastructure) Host(machine client.ObjectKey) *Host { return i.tenant(machine).host }
 
 func (i *Infrastructure) tenant(machine client.ObjectKey) tenancy {
@@ -118,10 +117,10 @@ func (i *Infrastructure) site(cluster client.ObjectKey) *site {
 	return i.sites[cluster]
 }
 
-// machineWorkers is how many machines are provisioned at the same time: a rack of hosts does not queue up.
+// machineWorkers is how many machines are provisioned at the same time, so that those of a rack do not queue.
 const machineWorkers = 20
 
-// hostLost is how soon another host is chosen, after another client was quicker.
+// hostLost is how soon another host is chosen if another client took the first one.
 const hostLost = 20 * time.Millisecond
 
 // machineProvisioner gives every Metal3Machine a host, and the host a kubelet.
@@ -142,14 +141,14 @@ func (p *machineProvisioner) setUp(manager ctrl.Manager) error {
 	return nil
 }
 
-// machinesOf are the Metal3Machines of a Cluster: they wait for its infrastructure and its pause.
+// machinesOf returns the Metal3Machines of a Cluster, which wait for its infrastructure or the end of its pause.
 func (p *machineProvisioner) machinesOf(ctx context.Context, cluster client.Object) []reconcile.Request {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(metal3Machine)
 	err := p.client.List(ctx, list, client.InNamespace(cluster.GetNamespace()),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.GetName()})
 	if err != nil {
-		return nil // only a cache that is stopping fails here
+		return nil // only a stopping cache returns an error
 	}
 	var requests []reconcile.Request
 	for _, item := range list.Items {
@@ -158,11 +157,11 @@ func (p *machineProvisioner) machinesOf(ctx context.Context, cluster client.Obje
 	return requests
 }
 
-// Reconcile brings a Metal3Machine one step on, or wipes its host.
+// Reconcile provisions a Metal3Machine, or releases its host.
 func (p *machineProvisioner) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	infra := empty(metal3Machine)
 	if err := p.client.Get(ctx, request.NamespacedName, infra); err != nil {
-		// the host goes on without its object, which may come back: clusterctl move does that
+		// the host stays as it is, because the object may come back: clusterctl move deletes it here and creates it elsewhere
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	machine, cluster, err := p.owners(ctx, infra)
@@ -177,13 +176,13 @@ func (p *machineProvisioner) Reconcile(ctx context.Context, request ctrl.Request
 	}
 	switch {
 	case paused:
-		return ctrl.Result{}, nil // a change of either enqueues the machine
+		return ctrl.Result{}, nil // a change of the Cluster or the Metal3Machine enqueues it
 	case !infra.GetDeletionTimestamp().IsZero():
 		return ctrl.Result{}, p.leave(ctx, infra)
 	case machine == nil || cluster == nil,
 		!ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false),
 		machine.Spec.Bootstrap.DataSecretName == nil:
-		return ctrl.Result{}, nil // the creation of what is missing enqueues the machine
+		return ctrl.Result{}, nil // the missing object will enqueue the machine
 	}
 	site := p.site(client.ObjectKeyFromObject(cluster))
 	if site == nil {
@@ -204,7 +203,7 @@ func (p *machineProvisioner) owners(ctx context.Context, infra *unstructured.Uns
 	return machine, cluster, err
 }
 
-// leave gives the host of a Metal3Machine back, and then lets the object go.
+// leave releases the host of a Metal3Machine, and then removes its finalizer.
 func (p *machineProvisioner) leave(ctx context.Context, infra *unstructured.Unstructured) error {
 	if vacated, err := p.pool.vacate(ctx, infra); err != nil || !vacated {
 		return err // the next change of the host enqueues the machine
@@ -213,19 +212,19 @@ func (p *machineProvisioner) leave(ctx context.Context, infra *unstructured.Unst
 	return p.release(ctx, infra, machineFinalizer)
 }
 
-// lodging is where a Metal3Machine is to live.
+// lodging is the host of a Metal3Machine.
 type lodging struct {
 	ready bool
-	// wait is how long until it is ready, if that is known.
+	// wait is how long until the host is ready, if that is known.
 	wait time.Duration
 	name string
 	host *Host
 }
 
-// lodge finds a Metal3Machine a host, or reports that it has to wait for one.
+// lodge finds a host for a Metal3Machine, or reports that it has to wait.
 func (p *machineProvisioner) lodge(ctx context.Context, infra *unstructured.Unstructured) (lodging, error) {
 	bmh, err := p.pool.place(ctx, infra)
-	if apierrors.IsConflict(err) { // another client was quicker
+	if apierrors.IsConflict(err) { // another client took the host
 		return lodging{wait: hostLost}, nil
 	}
 	if err != nil || bmh == nil {
@@ -238,12 +237,12 @@ func (p *machineProvisioner) lodge(ctx context.Context, infra *unstructured.Unst
 	}, nil
 }
 
-// provision waits for as long as a host takes, and then lets it boot.
+// provision waits for the host, and then lets it boot.
 func (p *machineProvisioner) provision(ctx context.Context, infra *unstructured.Unstructured, machine *clusterv1.Machine,
 	site *site) (ctrl.Result, error) {
 	now := time.Now()
 	key := client.ObjectKeyFromObject(infra)
-	// A host must not be taken by what could go without giving it back.
+	// The finalizer comes first: without it the object could be deleted without releasing its host.
 	if err := p.change(ctx, infra, machineFinalizer, nil, nil); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -269,7 +268,7 @@ func (p *machineProvisioner) provision(ctx context.Context, infra *unstructured.
 	return ctrl.Result{}, nil
 }
 
-// moveIn puts the kubelet of a machine on a host of the pool, which starts it whenever it boots.
+// moveIn puts the kubelet of a machine on a host of the pool, which starts it with each boot.
 func (i *Infrastructure) moveIn(machine client.ObjectKey, host *Host, o KubeletOptions, site *site) {
 	carried := host.Kubelet()
 	i.mu.Lock()
@@ -278,7 +277,7 @@ func (i *Infrastructure) moveIn(machine client.ObjectKey, host *Host, o KubeletO
 		return
 	}
 	if carried != nil && carried.Node() == o.Node {
-		// The machine was put there from another management cluster, and moved since.
+		// The machine got this host in another management cluster, and was moved here.
 		i.tenants[machine] = tenancy{carried, host}
 		i.mu.Unlock()
 		return
@@ -289,7 +288,7 @@ func (i *Infrastructure) moveIn(machine client.ObjectKey, host *Host, o KubeletO
 	host.Carry(kubelet)
 }
 
-// wipe switches the host of a machine off for good.
+// wipe stops the kubelet of a machine for good.
 func (i *Infrastructure) wipe(machine client.ObjectKey) {
 	i.mu.Lock()
 	t := i.tenants[machine]
@@ -300,7 +299,7 @@ func (i *Infrastructure) wipe(machine client.ObjectKey) {
 	}
 }
 
-// role has the labels and taints of the node of a machine.
+// role returns the labels and taints of the node of a machine.
 func role(machine *clusterv1.Machine) (map[string]string, []corev1.Taint) {
 	const controlPlane = "node-role.kubernetes.io/control-plane"
 	if util.IsControlPlaneMachine(machine) {

@@ -19,14 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// leaseSeconds is what a real kubelet writes; node-lifecycle goes by the renewals and not by this.
+// leaseSeconds is the value of a real kubelet. The node-lifecycle controller uses the time of the renewals, not this value.
 const leaseSeconds = 40
 
-// attachedByController is how a kubelet says that it leaves the attaching of volumes to kube-controller-manager, which
-// else does not.
+// attachedByController is the annotation with which a kubelet leaves the attaching of volumes to kube-controller-manager.
 const attachedByController = "volumes.kubernetes.io/controller-managed-attach-detach"
 
-// healthyReports are the conditions of a healthy node, in a kubelet's own words.
+// healthyReports returns the conditions of a healthy node, with the reasons and messages of a real kubelet.
 func healthyReports() map[corev1.NodeConditionType]report {
 	return map[corev1.NodeConditionType]report{
 		corev1.NodeReady:          {corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"},
@@ -36,18 +35,19 @@ func healthyReports() map[corev1.NodeConditionType]report {
 	}
 }
 
-// boot is a kubelet from one start of its host to the next stop.
+// boot is the state of a kubelet between a start and a stop of its host.
 type boot struct {
 	*Kubelet
 	id         string
 	registered bool
-	// posted is when conditions were last written.
+	// posted is when the conditions were last written.
 	posted time.Time
-	// volumes are those of the claims that were seen; attached is what the node was last seen to have, and inUse what
-	// it needs.
-	volumes  map[client.ObjectKey]corev1.UniqueVolumeName
+	// volumes has the volumes of known claims.
+	volumes map[client.ObjectKey]corev1.UniqueVolumeName
+	// attached has the volumes that the Node lists as attached.
 	attached map[corev1.UniqueVolumeName]bool
-	inUse    []corev1.UniqueVolumeName
+	// inUse has the volumes that the pods need.
+	inUse []corev1.UniqueVolumeName
 }
 
 // comeRound does once what a kubelet does again and again.
@@ -64,7 +64,7 @@ func (b *boot) comeRound(ctx context.Context) error {
 	return errors.Join(b.tendPods(ctx), b.postStatus(ctx))
 }
 
-// register creates the Node, already Ready; one that is there from an earlier boot is taken over as it is.
+// register creates the Node, already Ready. It leaves a Node of an earlier boot as it is.
 func (b *boot) register(ctx context.Context) error {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: b.options.Node, Labels: map[string]string{
@@ -98,15 +98,15 @@ func (b *boot) renewLease(ctx context.Context) error {
 	return nil
 }
 
-// postStatus writes the status if it says something new, or has not been written for a heartbeat's time.
+// postStatus writes the status if it has changed or the heartbeat is due.
 //
-// The patch is a strategic one without a resource version: the API server merges conditions by type, and so
-// kube-controller-manager, which writes to the same Node at the same time, is neither overwritten nor in the way.
+// The patch is a strategic merge patch without a resource version: the API server merges conditions by type, so the kubelet and
+// kube-controller-manager, which write to the same Node, neither overwrite each other nor conflict.
 func (b *boot) postStatus(ctx context.Context) error {
 	node := &corev1.Node{}
 	err := b.client.Get(ctx, client.ObjectKey{Name: b.options.Node}, node)
 	if apierrors.IsNotFound(err) {
-		return nil // deleted while we run: only another boot brings it back
+		return nil // it was deleted, and only another boot creates it again
 	}
 	if err != nil {
 		return fmt.Errorf("read node %s: %w", b.options.Node, err)
@@ -129,7 +129,7 @@ func (b *boot) postStatus(ctx context.Context) error {
 	return nil
 }
 
-// gist is what of a status is worth a write: neither heartbeats nor the order of conditions.
+// gist returns a status without what is not worth a write: heartbeats and the order of conditions.
 func gist(status corev1.NodeStatus) corev1.NodeStatus {
 	status.Conditions = slices.Clone(status.Conditions)
 	for i := range status.Conditions {
@@ -139,7 +139,7 @@ func gist(status corev1.NodeStatus) corev1.NodeStatus {
 	return status
 }
 
-// status is what the kubelet has to say, on top of what others say about the node.
+// status returns the status of the node with what the kubelet reports; it keeps the conditions of others.
 func (b *boot) status(was corev1.NodeStatus, now time.Time) corev1.NodeStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,7 +169,7 @@ func (b *boot) status(was corev1.NodeStatus, now time.Time) corev1.NodeStatus {
 	return is
 }
 
-// condition carries on the time of the last change if there is none.
+// condition keeps the time of the last transition if the status has not changed.
 func (r report) condition(kind corev1.NodeConditionType, was corev1.NodeStatus, now time.Time) corev1.NodeCondition {
 	condition := corev1.NodeCondition{
 		Type: kind, Status: r.status, Reason: r.reason, Message: r.message,

@@ -24,13 +24,13 @@ import (
 )
 
 const (
-	// hostWorkers is how many hosts are reconciled in parallel.
+	// hostWorkers is how many hosts are reconciled at the same time.
 	hostWorkers = 20
-	// conflicted is the requeue after a conflict: the cache is about to show what was written.
+	// conflicted is the requeue after a conflict: the cache will soon have the other write.
 	conflicted = 5 * time.Millisecond
 )
 
-// operator plays the controller of the Bare Metal Operator.
+// operator simulates the controller of the Bare Metal Operator.
 type operator struct {
 	*Hosts
 	events events.EventRecorder
@@ -54,9 +54,9 @@ func (o *operator) setUp(manager ctrl.Manager) error {
 	return nil
 }
 
-// Reconcile reconciles one BareMetalHost, as BMO does: it updates the status from the real state, and then takes one step of the model.
+// Reconcile reconciles one BareMetalHost like BMO: it updates the status from the real state, and then takes one step of the model.
 //
-// Like BMO it reads from a cache, and writes whole objects: of two writers one has a conflict, and retries.
+// Like BMO it reads from a cache and updates whole objects, so that of two concurrent writers one has a conflict and retries.
 func (o *operator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	bmh := &bmov1alpha1.BareMetalHost{}
 	if err := o.client.Get(ctx, request.NamespacedName, bmh); err != nil {
@@ -80,22 +80,23 @@ func (o *operator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 		o.events.Eventf(bmh, nil, corev1.EventTypeWarning, eventOf(pass.Event), "Manage", "%s", bmh.Status.ErrorMessage)
 	}
 	if pass.Again {
-		return ctrl.Result{RequeueAfter: time.Nanosecond}, nil // the next reconcile, without a back-off
+		return ctrl.Result{RequeueAfter: time.Nanosecond}, nil // at once, without a back-off
 	}
 	return ctrl.Result{RequeueAfter: pass.After}, nil
 }
 
-// movedAway reports that clusterctl has moved an object, and deletes it here: it is about to go. Neither BMO nor CAPM3 knows that
-// annotation. By chance they see the object once more in between, without a finalizer: they would add theirs, and then delete what is
-// behind it. That race is between clusterctl and them, and none of our tests is decided by it.
+// movedAway reports whether clusterctl has moved an object and is deleting it here. BMO and CAPM3 do not know the annotation. If they
+// reconcile the object between these two steps, when it has no finalizer, they add theirs and then deprovision the host. Our tests leave
+// this race of clusterctl out.
 //
-// Until then BMO goes on as ever: clusterctl replaces all annotations, and so takes away the pause and what holds the host off.
+// Until then BMO acts as usual: clusterctl replaces all annotations, which removes the pause and the annotation that keeps the host powered
+// off.
 func movedAway(object client.Object) bool {
 	_, moved := object.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]
 	return moved && (len(object.GetFinalizers()) == 0 || !object.GetDeletionTimestamp().IsZero())
 }
 
-// save writes what a reconcile has changed: the metadata first, and each by a whole update.
+// save writes the changes of a reconcile with whole updates, the metadata first.
 func (o *operator) save(ctx context.Context, pass bmo.Pass, bmh, before *bmov1alpha1.BareMetalHost) error {
 	status := bmh.Status
 	if pass.Object {
@@ -114,7 +115,7 @@ func (o *operator) save(ctx context.Context, pass bmo.Pass, bmh, before *bmov1al
 	return nil
 }
 
-// eventOf is the reason of the event by which BMO reports an error. (baremetalhost_controller.go recordActionFailure)
+// eventOf returns the reason of the event with which BMO reports an error. (baremetalhost_controller.go recordActionFailure)
 func eventOf(kind bmov1alpha1.ErrorType) string {
 	return map[bmov1alpha1.ErrorType]string{
 		bmov1alpha1.ProvisionedRegistrationError: "ProvisionedRegistrationError", bmov1alpha1.RegistrationError: "RegistrationError",

@@ -18,26 +18,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// hostAnnotation is where CAPM3 writes on a Metal3Machine which host it is on, as namespace/name.
+// hostAnnotation is CAPM3's annotation on a Metal3Machine with the name of its host, as namespace/name.
 const hostAnnotation = "metal3.io/BareMetalHost"
 
-// image is what is put on every host; it is never read.
+// image is the image of every host; nothing reads it.
 var image = bmov1alpha1.Image{URL: "http://simulated/image.qcow2", Checksum: "http://simulated/image.qcow2.sha256sum",
 	ChecksumType: "sha256"}
 
-// keptOut are annotations that keep a host from being taken: of the first two CAPM3 has used the first since 1.13, and honours both.
+// keptOut are annotations that keep a host from being chosen. CAPM3 writes the first since 1.13, and respects the second too.
 var keptOut = []string{
 	"capm3.metal3.io/unhealthy", "capi.metal3.io/unhealthy", bmov1alpha1.PausedAnnotation, bmov1alpha1.DetachedAnnotation,
 }
 
-// pool puts Metal3Machines on BareMetalHosts, as CAPM3 does. Of the hosts it knows what their objects say; only the
-// kubelet is put on the host itself.
+// pool assigns BareMetalHosts to Metal3Machines, as CAPM3 does. It uses only the objects; the kubelet alone is put on the Host itself.
 type pool struct {
 	client client.Client
 	hosts  *Hosts
 }
 
-// place is the host of a Metal3Machine, taken now if there is a free one, or nil.
+// place returns the host of a Metal3Machine. It takes a free host if the machine has none, and returns nil if none is free.
 func (p *pool) place(ctx context.Context, infra *unstructured.Unstructured) (*bmov1alpha1.BareMetalHost, error) {
 	if infra.GetAnnotations()[hostAnnotation] != "" {
 		return p.hostOf(ctx, infra)
@@ -50,7 +49,7 @@ func (p *pool) place(ctx context.Context, infra *unstructured.Unstructured) (*bm
 	if host == nil || err != nil {
 		return nil, err
 	}
-	// The host is written first: one that is taken for a machine without a reference to it is found again above.
+	// The host is written first. If the write of the machine then fails, choose finds the host again by its consumer.
 	if err := p.take(ctx, host, infra); err != nil {
 		return nil, err
 	}
@@ -67,8 +66,8 @@ func (p *pool) place(ctx context.Context, infra *unstructured.Unstructured) (*bm
 	return host, nil
 }
 
-// choose is the host that the machine has already, or else the first free one by name that its hostSelector selects. (CAPM3, chooseHost;
-// node reuse, which needs a Metal3MachineTemplate that asks for it, is not simulated.)
+// choose returns the host that already has the machine as its consumer, or else the first free host by name that hostSelector selects.
+// (CAPM3, chooseHost. Node reuse, which needs a field of the Metal3MachineTemplate, is not simulated.)
 func choose(hosts []bmov1alpha1.BareMetalHost, infra *unstructured.Unstructured) (*bmov1alpha1.BareMetalHost, error) {
 	slices.SortFunc(hosts, func(a, b bmov1alpha1.BareMetalHost) int { return cmp.Compare(a.Name, b.Name) })
 	if i := slices.IndexFunc(hosts, func(h bmov1alpha1.BareMetalHost) bool { return consumedBy(&h, infra) }); i >= 0 {
@@ -85,7 +84,7 @@ func choose(hosts []bmov1alpha1.BareMetalHost, infra *unstructured.Unstructured)
 	return nil, nil
 }
 
-// hostSelector is spec.hostSelector of a Metal3Machine: what it does not select is never taken.
+// hostSelector returns spec.hostSelector of a Metal3Machine.
 func hostSelector(infra *unstructured.Unstructured) (labels.Selector, error) {
 	field, _, err := unstructured.NestedMap(infra.Object, "spec", "hostSelector")
 	if err != nil {
@@ -115,7 +114,8 @@ func consumedBy(host *bmov1alpha1.BareMetalHost, infra *unstructured.Unstructure
 		strings.HasPrefix(ref.APIVersion, metal3Group.Group+"/")
 }
 
-// take claims a host and asks for it to be provisioned. Of two that want the same host the lock lets one have it.
+// take makes the machine the consumer of a host and asks BMO to provision it. With optimistic locking only one of two machines gets the
+// host.
 func (p *pool) take(ctx context.Context, host *bmov1alpha1.BareMetalHost, infra *unstructured.Unstructured) error {
 	if host.Spec.Image != nil && consumedBy(host, infra) {
 		return nil
@@ -131,11 +131,11 @@ func (p *pool) take(ctx context.Context, host *bmov1alpha1.BareMetalHost, infra 
 	return nil
 }
 
-// pausedByProvider is what CAPM3 pauses a host with.
+// pausedByProvider is the value of the paused annotation that CAPM3 sets on a host.
 const pausedByProvider = "metal3.io/capm3"
 
-// pause has the host of a Metal3Machine paused with its Cluster, and no longer than that. What is known of the host is written down, so
-// that it can be moved to another management cluster.
+// pause pauses the host of a Metal3Machine while its Cluster is paused. It stores the status in an annotation, so that the host can be
+// moved to another management cluster.
 func (p *pool) pause(ctx context.Context, infra *unstructured.Unstructured, paused bool) error {
 	host, err := p.hostOf(ctx, infra)
 	if err != nil || host == nil || !consumedBy(host, infra) {
@@ -162,7 +162,7 @@ func (p *pool) pause(ctx context.Context, infra *unstructured.Unstructured, paus
 	return nil
 }
 
-// hostOf is the host that the Metal3Machine names, or nil if there is none of that name.
+// hostOf returns the host that the Metal3Machine names, or nil if it does not exist.
 func (p *pool) hostOf(ctx context.Context, infra *unstructured.Unstructured) (*bmov1alpha1.BareMetalHost, error) {
 	_, name, named := strings.Cut(infra.GetAnnotations()[hostAnnotation], "/")
 	if !named {
@@ -172,7 +172,7 @@ func (p *pool) hostOf(ctx context.Context, infra *unstructured.Unstructured) (*b
 	return present(host, p.client.Get(ctx, client.ObjectKey{Namespace: infra.GetNamespace(), Name: name}, host))
 }
 
-// vacate releases the host of a Metal3Machine, and reports whether it is released: off and deprovisioned first.
+// vacate powers off, deprovisions and then releases the host of a Metal3Machine, and reports whether it is released.
 func (p *pool) vacate(ctx context.Context, infra *unstructured.Unstructured) (bool, error) {
 	host, err := p.hostOf(ctx, infra)
 	if err != nil {
@@ -207,7 +207,7 @@ func (p *pool) vacate(ctx context.Context, infra *unstructured.Unstructured) (bo
 	return true, nil
 }
 
-// tenantsOf are the Metal3Machines that a change of a host concerns: its own, or those that have none yet.
+// tenantsOf returns the Metal3Machines for which a change of a host matters: its consumer, or those without a host.
 func (p *pool) tenantsOf(ctx context.Context, object client.Object) []reconcile.Request {
 	host, ok := object.(*bmov1alpha1.BareMetalHost)
 	if !ok {
@@ -219,7 +219,7 @@ func (p *pool) tenantsOf(ctx context.Context, object client.Object) []reconcile.
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(metal3Machine)
 	if err := p.client.List(ctx, list, client.InNamespace(host.Namespace)); err != nil {
-		return nil // only a cache that is stopping fails here
+		return nil // only a stopping cache returns an error
 	}
 	var requests []reconcile.Request
 	for _, item := range list.Items {

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// InstallRemediator installs the kinds of a remediator, its requests and their templates, and returns when they are served. They may hold
-// whatever they like.
+// InstallRemediator installs CRDs for the requests and templates of a remediator, and returns when they are served. Their schemas allow any
+// content.
 func InstallRemediator(cluster *rest.Config, requests schema.GroupVersionKind) error {
 	templates := requests.GroupVersion().WithKind(requests.Kind + "Template")
 	_, err := envtest.InstallCRDs(cluster, envtest.CRDInstallOptions{

@@ -21,16 +21,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Scheduler plays kube-scheduler in a workload cluster: it binds every pod that is on no node to a node that is Ready
-// and has no taint that the pod does not tolerate, of these the one with the fewest pods. It waits until the claims of the
-// pod are bound, as attaching their volumes needs; else it knows nothing of volumes, resources and affinity.
+// Scheduler simulates kube-scheduler in a workload cluster: it binds every unbound pod to a node that is Ready and whose taints the pod
+// tolerates, to the one with the fewest pods. It waits until the claims of the pod are bound, which attaching needs. It ignores volumes
+// otherwise, resources and affinity.
 type Scheduler struct {
 	player
-	// bound are the pods that were bound here and are not yet seen to be. There is one worker, so nothing guards it.
+	// bound has the pods that were bound here, until the cache shows it. There is one worker, so it needs no lock.
 	bound map[types.UID]string
 }
 
-// NewScheduler makes a scheduler for a workload cluster; Start starts it.
+// NewScheduler creates a scheduler for a workload cluster; Start starts it.
 func NewScheduler(workload *rest.Config) (*Scheduler, error) {
 	player, err := newPlayer(workload, "scheduler")
 	if err != nil {
@@ -49,11 +49,11 @@ func NewScheduler(workload *rest.Config) (*Scheduler, error) {
 	return s, nil
 }
 
-// waiting are the pods that a change of a node or of a claim may help.
+// waiting returns the unbound pods, for which a change of a node or a claim may matter.
 func (s *Scheduler) waiting(ctx context.Context, _ client.Object) []reconcile.Request {
 	pods := &corev1.PodList{}
 	if err := s.client.List(ctx, pods); err != nil {
-		return nil // only a cache that is stopping fails here
+		return nil // only a stopping cache returns an error
 	}
 	var requests []reconcile.Request
 	for i := range pods.Items {
@@ -66,7 +66,7 @@ func (s *Scheduler) waiting(ctx context.Context, _ client.Object) []reconcile.Re
 
 func unbound(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" && pod.DeletionTimestamp.IsZero() }
 
-// Reconcile binds one pod. A pod that cannot be bound waits for the next change of a node or of a claim.
+// Reconcile binds one pod. A pod without a suitable node waits for the next change of a node or a claim.
 func (s *Scheduler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	pod := &corev1.Pod{}
 	if err := s.client.Get(ctx, request.NamespacedName, pod); err != nil {
@@ -89,7 +89,7 @@ func (s *Scheduler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}}
 	err = s.client.SubResource("binding").Create(ctx, pod, binding)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return ctrl.Result{}, nil // it is gone, or another scheduler has bound it
+		return ctrl.Result{}, nil // the pod was deleted, or another scheduler has bound it
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("bind pod %s to node %s: %w", request, node, err)
@@ -98,7 +98,7 @@ func (s *Scheduler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	return ctrl.Result{}, nil
 }
 
-// claimsBound reports whether every claim of a pod has its volume.
+// claimsBound reports whether all claims of a pod are bound.
 func (s *Scheduler) claimsBound(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	for _, volume := range pod.Spec.Volumes {
 		if volume.PersistentVolumeClaim == nil {
@@ -114,7 +114,7 @@ func (s *Scheduler) claimsBound(ctx context.Context, pod *corev1.Pod) (bool, err
 	return true, nil
 }
 
-// nodeFor is the name of the node for a pod, or empty if none will have it.
+// nodeFor returns the name of the node for a pod, or an empty name if no node is suitable.
 func (s *Scheduler) nodeFor(ctx context.Context, pod *corev1.Pod) (string, error) {
 	nodes, pods := &corev1.NodeList{}, &corev1.PodList{}
 	if err := s.client.List(ctx, nodes); err != nil {
@@ -152,17 +152,17 @@ func takes(node *corev1.Node, pod *corev1.Pod) bool {
 	})
 }
 
-// stuckAgain is the interval of reading a volume that must not be detached yet; there is no event when that changes.
+// stuckAgain is how often a volume that must not be detached is read again: Stick causes no event.
 const stuckAgain = 100 * time.Millisecond
 
-// Attacher plays the external attacher of every CSI driver in a workload cluster: what kube-controller-manager asks to
-// be attached is attached, and what it asks to be detached goes, unless volumes are stuck.
+// Attacher simulates the external attachers of all CSI drivers in a workload cluster: it attaches and detaches what kube-controller-manager
+// requests. While volumes are stuck it detaches nothing.
 type Attacher struct {
 	player
 	stuck atomic.Bool
 }
 
-// NewAttacher makes an attacher for a workload cluster; Start starts it.
+// NewAttacher creates an attacher for a workload cluster; Start starts it.
 func NewAttacher(workload *rest.Config) (*Attacher, error) {
 	player, err := newPlayer(workload, "attacher")
 	if err != nil {
@@ -175,7 +175,7 @@ func NewAttacher(workload *rest.Config) (*Attacher, error) {
 	return a, nil
 }
 
-// Stick makes it detach nothing more, or go on detaching.
+// Stick makes it detach nothing more; false ends that.
 func (a *Attacher) Stick(stuck bool) { a.stuck.Store(stuck) }
 
 // Reconcile attaches or detaches one volume.

@@ -22,7 +22,7 @@ import (
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
-// Rig starts a rig, and stops it with all that runs in it when the suite, or the spec that asks for it, ends.
+// Rig starts a rig, and stops it with all its programs when the suite, or the spec that calls Rig, ends.
 func Rig(ctx context.Context) *rig.Rig {
 	ginkgo.GinkgoHelper()
 	r := Must(rig.Start(ctx, rig.Options{Log: ginkgo.GinkgoWriter}))
@@ -35,14 +35,14 @@ func Rig(ctx context.Context) *rig.Rig {
 	return r
 }
 
-// Unhurried leaves the pace of requests to the API server, and its warnings unheard. It changes what it is given, and returns it.
+// Unhurried removes the client-side rate limit and drops warnings of the API server. It changes and returns config.
 func Unhurried(config *rest.Config) *rest.Config {
 	config.QPS = -1
 	config.WarningHandler = rest.NoWarnings{}
 	return config
 }
 
-// Client is an Unhurried client that knows some kinds besides Kubernetes' own.
+// Client returns an Unhurried client that knows kinds in addition to those of Kubernetes.
 func Client(config *rest.Config, kinds ...func(*runtime.Scheme) error) client.WithWatch {
 	ginkgo.GinkgoHelper()
 	scheme := runtime.NewScheme()
@@ -53,8 +53,8 @@ func Client(config *rest.Config, kinds ...func(*runtime.Scheme) error) client.Wi
 	return clientOf(config, scheme)
 }
 
-// LeadCore writes the lease of Cluster API core, which elects no leader on the rig, where clusterctl installs core: of one that runs for a
-// day.
+// LeadCore writes a leader-election Lease of Cluster API core, where clusterctl installs core, valid for a day. On the rig core elects no
+// leader.
 func LeadCore(ctx context.Context, c client.Client) {
 	ginkgo.GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "capi-system"}}
@@ -72,8 +72,8 @@ func clientOf(config *rest.Config, scheme *runtime.Scheme) client.WithWatch {
 	return c
 }
 
-// Hardware is a pool of simulated hosts, and who puts the Machines of a management cluster on them. Both run until the suite, or the spec
-// that asks for them, ends.
+// Hardware starts a pool of simulated hosts, and the infrastructure provider that puts the Machines of a management cluster on them. Both
+// run until the suite, or the spec that calls Hardware, ends.
 func Hardware(management *rest.Config) (*simulator.Hosts, *simulator.Infrastructure) {
 	ginkgo.GinkgoHelper()
 	hosts := Must(simulator.NewHosts(management, simulator.Hurried()))
@@ -83,24 +83,25 @@ func Hardware(management *rest.Config) (*simulator.Hosts, *simulator.Infrastruct
 	return hosts, provider
 }
 
-// Manifest are all objects of a file, in its order and as they are.
+// Manifest returns all objects of a file, unchanged and in the order of the file.
 func Manifest(file string) []*unstructured.Unstructured {
 	ginkgo.GinkgoHelper()
 	content := Must(os.ReadFile(file))
 	return Objects(content)
 }
 
-// Seed are all objects of a manifest that a document prints, in its order and as they are. The files are those of package seeds.
+// Seed returns all objects of a manifest of package seeds, unchanged and in its order. The manifests are those of other projects'
+// documents.
 func Seed(file string) []*unstructured.Unstructured {
 	ginkgo.GinkgoHelper()
 	objects := Must(seeds.Objects(file))
 	return objects
 }
 
-// printed are the manifests in a page: its fenced blocks of YAML.
+// printed matches the fenced blocks of YAML of a page.
 var printed = regexp.MustCompile("(?s)```yaml\n(.*?\n)```\n")
 
-// Printed are all objects that a page of the documentation shows, in its order and as they are.
+// Printed returns all objects in the YAML blocks of a page of the documentation, unchanged and in their order.
 func Printed(page string) []*unstructured.Unstructured {
 	ginkgo.GinkgoHelper()
 	content := Must(os.ReadFile(page))
@@ -113,7 +114,7 @@ func Printed(page string) []*unstructured.Unstructured {
 	return all
 }
 
-// Objects are all objects of a manifest, in its order and as they are.
+// Objects returns all objects of a manifest, unchanged and in its order.
 func Objects(manifest []byte) []*unstructured.Unstructured {
 	ginkgo.GinkgoHelper()
 	decoded := Must(manifests.Decode(manifest))

@@ -15,25 +15,25 @@ import (
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
-// Site is a workload cluster with its machines, all on simulated hosts, in a namespace of the management cluster. A node has the name of
-// its machine.
+// Site is a workload cluster whose machines run on simulated hosts, in a namespace of the management cluster. A node has the name of its
+// machine.
 type Site struct {
 	Namespace, Name string
 	ControlPlanes   int
 	Workers         int32
-	Spare           int               // hosts that no machine has
-	Plane           *rig.ControlPlane // of the workload cluster
-	Roles           []string          // of kubemend there; all that it ships, if empty
+	Spare           int               // hosts without a machine
+	Plane           *rig.ControlPlane // the control plane of the workload cluster
+	Roles           []string          // the ClusterRoles that kubemend has there; all that it ships, if empty
 
-	// What Build makes.
+	// Build sets these fields.
 	Cluster *clusterv1.Cluster
-	There   client.WithWatch // to the workload cluster; it knows the kinds that the client to the management cluster does
+	There   client.WithWatch // for the workload cluster, with the scheme of the management cluster's client
 
-	here     client.Client // to the management cluster
+	here     client.Client // for the management cluster
 	provider *simulator.Infrastructure
 }
 
-// Build makes the cluster. Machines come up by and by; AllWell waits for them.
+// Build creates the cluster. Machines become ready one after the other; AllWell waits for them.
 func (s *Site) Build(ctx context.Context, here client.Client, provider *simulator.Infrastructure,
 	edits ...func(*clusterv1.MachineDeployment)) {
 	ginkgo.GinkgoHelper()
@@ -47,9 +47,9 @@ func (s *Site) Build(ctx context.Context, here client.Client, provider *simulato
 	gomega.Expect(builders.Apply(ctx, here, objects...)).To(gomega.Succeed())
 }
 
-// Reachable are a Cluster and what has to be there before it, so that the management cluster reaches a control plane as the Cluster's: core
-// as an administrator, and kubemend as a user with those of the roles that it ships for workload clusters that are named, or with all of
-// them. The machines of the Cluster will have their nodes there.
+// Reachable returns a Cluster and the objects that must exist before it, so that the management cluster can connect to a control plane as
+// the Cluster's. Core connects as an administrator, kubemend as a user with the named roles of those that it ships for workload clusters,
+// or with all. The machines of the Cluster will have their nodes in that control plane.
 func Reachable(ctx context.Context, cluster *clusterv1.Cluster, plane *rig.ControlPlane, provider *simulator.Infrastructure,
 	roles ...string) []client.Object {
 	ginkgo.GinkgoHelper()
@@ -61,10 +61,10 @@ func Reachable(ctx context.Context, cluster *clusterv1.Cluster, plane *rig.Contr
 	}
 }
 
-// Pool is the name of the workers' MachineDeployment.
+// Pool returns the name of the workers' MachineDeployment.
 func (s *Site) Pool() string { return s.Name + "-md-0" }
 
-// AllWell waits until every machine runs, as many as there are to be, and every node is ready.
+// AllWell waits until all machines exist and run, and every node is ready.
 func (s *Site) AllWell(ctx context.Context) {
 	ginkgo.GinkgoHelper()
 	gomega.Eventually(func(g gomega.Gomega) {
@@ -80,7 +80,7 @@ func (s *Site) AllWell(ctx context.Context) {
 	}).WithContext(ctx).Should(gomega.Succeed())
 }
 
-// Machine is a machine as it is now.
+// Machine returns a Machine from the API server.
 func (s *Site) Machine(ctx context.Context, name string) *clusterv1.Machine {
 	ginkgo.GinkgoHelper()
 	m := &clusterv1.Machine{}
@@ -88,13 +88,13 @@ func (s *Site) Machine(ctx context.Context, name string) *clusterv1.Machine {
 	return m
 }
 
-// ControlPlaneNames are the names of the machines of the control plane, sorted.
+// ControlPlaneNames returns the sorted names of the control-plane machines.
 func (s *Site) ControlPlaneNames(ctx context.Context) []string {
 	ginkgo.GinkgoHelper()
 	return s.names(ctx, client.HasLabels{clusterv1.MachineControlPlaneLabel})
 }
 
-// WorkerNames are the names of the workers, sorted.
+// WorkerNames returns the sorted names of the workers.
 func (s *Site) WorkerNames(ctx context.Context) []string {
 	ginkgo.GinkgoHelper()
 	return s.names(ctx, client.HasLabels{clusterv1.MachineDeploymentNameLabel})
@@ -112,7 +112,7 @@ func (s *Site) names(ctx context.Context, which client.ListOption) []string {
 	return names
 }
 
-// Host is what carries a machine.
+// Host returns the simulated host of a machine.
 func (s *Site) Host(machine string) *simulator.Host {
 	ginkgo.GinkgoHelper()
 	host := s.provider.Host(client.ObjectKey{Namespace: s.Namespace, Name: machine})
@@ -120,7 +120,7 @@ func (s *Site) Host(machine string) *simulator.Host {
 	return host
 }
 
-// Node is a node as it is now.
+// Node returns a node of the workload cluster from its API server.
 func (s *Site) Node(ctx context.Context, name string) *corev1.Node {
 	ginkgo.GinkgoHelper()
 	node := &corev1.Node{}
@@ -128,12 +128,12 @@ func (s *Site) Node(ctx context.Context, name string) *corev1.Node {
 	return node
 }
 
-// Ready is the function Ready, of a node of the cluster.
+// Ready returns the status of the condition Ready of a node of the cluster.
 func (s *Site) Ready(ctx context.Context, name string) corev1.ConditionStatus {
 	return Ready(ctx, s.There, name)
 }
 
-// Ready is what the condition Ready of a node says now; of a node that cannot be read, it is the error.
+// Ready returns the status of the condition Ready of a node, or the error if the node cannot be read.
 func Ready(ctx context.Context, in client.Reader, name string) corev1.ConditionStatus {
 	node := &corev1.Node{}
 	if err := in.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
@@ -142,7 +142,7 @@ func Ready(ctx context.Context, in client.Reader, name string) corev1.ConditionS
 	return Readiness(node)
 }
 
-// Readiness is the status of a node's condition Ready; empty without one.
+// Readiness returns the status of a node's condition Ready; it is empty if the node has no such condition.
 func Readiness(node *corev1.Node) corev1.ConditionStatus {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {

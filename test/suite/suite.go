@@ -1,5 +1,5 @@
-// Package suite has what several Ginkgo suites share: they start a rig, build clusters on simulated hosts, make clients, and read metrics
-// and logs. It asserts with Gomega, so nothing but suites may import it.
+// Package suite has what several Ginkgo suites need: it starts a rig, builds clusters on simulated hosts, makes clients, and reads metrics
+// and logs. It uses Gomega's assertions, so only suites may import it.
 package suite
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/kubemend/kubemend/test/rights"
 )
 
-// InOrder yields the entries of a table by name: specs have to be declared in the same order each time.
+// InOrder yields the entries of a table sorted by name: Ginkgo requires that specs are declared in the same order each time.
 func InOrder[V any](table map[string]V) iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
 		for _, name := range slices.Sorted(maps.Keys(table)) {
@@ -37,14 +37,14 @@ func InOrder[V any](table map[string]V) iter.Seq2[string, V] {
 	}
 }
 
-// Must is the value of a call that must not fail.
+// Must returns the value of a call, and fails the spec if the call returned an error.
 func Must[V any](value V, err error) V {
 	ginkgo.GinkgoHelper()
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	return value
 }
 
-// Beside runs something until the suite, or the spec that asks for it, ends.
+// Beside runs start until the suite, or the spec that calls Beside, ends.
 func Beside(start func(context.Context) error) {
 	ginkgo.GinkgoHelper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -56,20 +56,20 @@ func Beside(start func(context.Context) error) {
 	})
 }
 
-// What suites on a rig wait for at most. That a machine is busy is no reason for more: what depends on time is tested in memory. Only a
-// spec that fails takes this long.
+// Timeouts of suites on a rig. Only a failing spec takes this long, so a busy machine is no reason for more. Tests that depend on time run
+// in memory.
 const (
-	// Wait bounds one thing that a spec waits for. It is shorter than the manager's --sync-period, which would make good what a watch has
-	// missed.
+	// Wait is the timeout of one expectation. It is shorter than the manager's --sync-period, so a resync cannot hide that a watch missed
+	// an event.
 	Wait = 3 * time.Minute
-	// SpecPatience bounds a spec in which one thing happens after another.
+	// SpecPatience is the timeout of a spec in which several things happen one after the other.
 	SpecPatience = 4 * Wait
 )
 
-// Patience has the defaults of Gomega's assertions in a suite; Gomega's own where a value is zero.
+// Patience has the defaults of Gomega's assertions in a suite. A zero value leaves Gomega's own default.
 type Patience struct{ Eventually, Consistently, Polling time.Duration }
 
-// Run runs the specs of a suite. It is for a suite's only Go test; args are Ginkgo's.
+// Run runs the specs of a suite. A suite has only one Go test, which calls Run; args are Ginkgo's.
 func Run(t *testing.T, name string, p Patience, args ...any) {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard()) // the logs of libraries are no result
@@ -87,11 +87,11 @@ func Run(t *testing.T, name string, p Patience, args ...any) {
 	ginkgo.RunSpecs(t, name, args...)
 }
 
-// logEnd is how much of a log is shown, in bytes.
+// logEnd is how many bytes of the end of a log are shown.
 const logEnd = 16 << 10
 
-// LogOf adds the end of a manager's log to the report of a spec that has failed: whatever failed, the log says most. There need not be a
-// manager yet, and what cannot be read is left out.
+// LogOf adds the end of a manager's log to the report of a failed spec. It does nothing if there is no manager yet or the log cannot be
+// read.
 func LogOf(name string, manager *rig.Kubemend, report ginkgo.SpecReport) {
 	if !report.Failed() || manager == nil {
 		return
@@ -101,19 +101,19 @@ func LogOf(name string, manager *rig.Kubemend, report ginkgo.SpecReport) {
 	}
 }
 
-// Annotate writes one annotation of an object and nothing else; nil removes it. An object that is gone is left at that.
+// Annotate writes one annotation of an object; nil removes it. An object that no longer exists is no error.
 func Annotate(ctx context.Context, c client.Writer, o client.Object, key string, value *string) {
 	ginkgo.GinkgoHelper()
 	patch := Must(json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]*string{key: value}}}))
 	gomega.Expect(client.IgnoreNotFound(c.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch)))).To(gomega.Succeed())
 }
 
-// LookedFor are requests that are forbidden, and shall be: at its start the manager looks for requests of its own among all kinds that have
-// a sibling named Template, and skips what it may not list.
+// LookedFor are requests that the API server must refuse: at its start the manager looks for its own requests in all kinds that have a
+// sibling kind named Template, and skips those that it may not list.
 var LookedFor = []string{"list controlplane.cluster.x-k8s.io/kubeadmcontrolplanes"}
 
-// NothingForbidden expects that control planes with Audit have forbidden kubemend nothing but LookedFor: that a right is missing shall not
-// depend on whether a spec notices. The API groups of remediators that bring their rights along later are left out.
+// NothingForbidden expects that control planes with Audit have refused no request of kubemend except LookedFor. So a missing right fails
+// the suite even if no spec notices it. It ignores the API groups latecomers, whose remediators bring their rights later.
 func NothingForbidden(planes []*rig.ControlPlane, latecomers ...string) {
 	ginkgo.GinkgoHelper()
 	var found []string
@@ -130,7 +130,7 @@ func NothingForbidden(planes []*rig.ControlPlane, latecomers ...string) {
 	gomega.Expect(found).To(gomega.BeEmpty(), "what kubemend was not allowed")
 }
 
-// Writes are the requests by which kubemend has asked to change objects of these resources since a moment, in their order.
+// Writes returns kubemend's requests to change objects of these resources after a point in time, in their order.
 func Writes(plane *rig.ControlPlane, since time.Time, resources ...string) []auditv1.Event {
 	ginkgo.GinkgoHelper()
 	events := Must(plane.Audited())
@@ -140,8 +140,8 @@ func Writes(plane *rig.ControlPlane, since time.Time, resources ...string) []aud
 	})
 }
 
-// Written are the names of the objects of a resource into which kubemend has written a text since a moment, though it may be gone from
-// there.
+// Written returns the names of the objects of a resource into which kubemend has written a text after a point in time, even if the text is
+// gone.
 func Written(plane *rig.ControlPlane, resource string, since time.Time, text string) []string {
 	ginkgo.GinkgoHelper()
 	var names []string
@@ -153,8 +153,8 @@ func Written(plane *rig.ControlPlane, resource string, since time.Time, text str
 	return names
 }
 
-// Kubectl runs kubectl as an administrator of a control plane, in a namespace, and returns what it prints. The plugin is found as users
-// have it: on the PATH.
+// Kubectl runs kubectl as an administrator of a control plane, in a namespace, and returns its output. kubectl finds the plugin on the
+// PATH, as for users.
 func Kubectl(ctx context.Context, plane *rig.ControlPlane, namespace string, args ...string) string {
 	ginkgo.GinkgoHelper()
 	run := Must(rig.Kubectl(ctx, plane.KubeconfigFile(), append(args, "--namespace", namespace)...))

@@ -2,88 +2,91 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Capacity is what the capacity of one machine waits for, from the beginning of its deletion or remediation until a machine in its place
-// has a Ready node.
+// Capacity says what the capacity of one machine waits for, from its deletion or remediation until its replacement has a Ready node.
 type Capacity struct {
-	// Machine is the machine that is, or was, lost; absent of one that its owner lacks and whose name is not known, and of a new machine
-	// whose predecessor is not known.
+	// Machine is the machine whose capacity is, or was, missing; absent if its name is not known.
 	Machine string `json:"machine,omitempty"`
-	// About is the machine that the stage is about: that one, or the one that replaces it.
+	// About is the machine that Stage describes: Machine, or its replacement.
 	About string `json:"about,omitempty"`
-	// Stage is how far it is. Back and NotReplaced are ends.
+	// Stage is the progress. Back and NotReplaced are final.
 	//
 	// +kubebuilder:validation:Enum=OwnerActs;Deleting;NoReplacement;WaitingForBootstrapData;NoHostFits;Provisioning;Booting;NodeNotReady;Unread;Back;NotReplaced
 	Stage string `json:"stage"`
-	// Reason is what is waited for, or how it has ended.
+	// Reason is what the capacity waits for, or how the wait has ended.
 	Reason string `json:"reason"`
-	// Owner makes the new machine.
+	// Owner is the controller that creates the replacement.
 	Owner *Reference `json:"owner,omitempty"`
-	// Replacement is the machine that replaces it.
+	// Replacement is the machine that replaces Machine.
 	Replacement *Replacement `json:"replacement,omitempty"`
-	// WaitsFor is the object that is waited for.
+	// WaitsFor is the object that has to change.
 	WaitsFor *Reference `json:"waitsFor,omitempty"`
-	// Since is when that began.
+	// Since is when this wait began.
 	Since *metav1.Time `json:"since,omitempty"`
-	// Deadline is when it ends whatever happens, or when a health check counts the new machine as unhealthy. Overdue reports that it has
-	// passed.
+	// Deadline is when the wait ends in any case, or when a health check counts the new machine as unhealthy.
 	Deadline *metav1.Time `json:"deadline,omitempty"`
-	Overdue  bool         `json:"overdue"`
-	// Hosts are why none of the BareMetalHosts of the namespace is taken.
+	// Overdue is true if Deadline has passed.
+	Overdue bool `json:"overdue"`
+	// Hosts say why no BareMetalHost of the namespace fits the new machine.
 	Hosts []HostRefusal `json:"hosts,omitempty"`
 	// Unread are the kinds that could not be read.
 	Unread []string `json:"unread,omitempty"`
-	// Next is what comes next, Todo what a user can do.
+	// Next is what happens next.
 	Next Step `json:"next,omitzero"`
+	// Todo is what a user can do.
 	Todo Step `json:"todo,omitzero"`
-	// Message is what is waited for, for people.
+	// Message is what the capacity waits for, for people.
 	Message string `json:"message"`
 }
 
 // Replacement is the machine that replaces another.
 type Replacement struct {
 	Name string `json:"name"`
-	// By is how it was found. Guess reports that its owner has not written it down.
+	// By is how the replacement was found.
 	//
 	// +kubebuilder:validation:Enum=Recorded;Remembered;SameHost;Alone;ByOrder
-	By    string `json:"by"`
-	Guess bool   `json:"guess"`
+	By string `json:"by"`
+	// Guess is true if no controller has recorded it: By is not Recorded.
+	Guess bool `json:"guess"`
 }
 
-// HostRefusal is why a BareMetalHost is not taken for a machine.
+// HostRefusal says why a machine does not get a BareMetalHost.
 type HostRefusal struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
-	// Message is why, for people.
+	// Message is the reason, for people.
 	Message string `json:"message"`
 }
 
-// MachineOwner is what makes machines: a MachineDeployment, a MachineSet without one, or a control plane.
+// MachineOwner is a controller that creates machines: a MachineDeployment, a MachineSet without one, or a control plane.
 type MachineOwner struct {
 	Reference `json:",inline"`
-	// Replicas is how many machines it is to have, Machines how many it has, Ready how many of these have a Ready node.
+	// Replicas is how many machines the owner wants.
 	Replicas int `json:"replicas"`
+	// Machines is how many machines it has.
 	Machines int `json:"machines"`
-	Ready    int `json:"ready"`
-	// RollingOut reports that it replaces its machines, since their template has changed.
+	// Ready is how many of these machines have a Ready node.
+	Ready int `json:"ready"`
+	// RollingOut is true while the owner replaces its machines because their template has changed.
 	RollingOut bool `json:"rollingOut"`
 }
 
-// MissingCapacity are remediations that were begun, by kubemend or others, and whose capacity is not back, by open RemediationRecords.
+// MissingCapacity counts, from open RemediationRecords, the remediations of all controllers whose capacity is not back.
 type MissingCapacity struct {
-	// Remediations is how many.
+	// Remediations is their number.
 	Remediations int `json:"remediations"`
-	// Oldest is the one that was due first; absent if there is none.
+	// Oldest is the one whose target became unhealthy first; absent if there is none.
 	Oldest *CapacityWait `json:"oldest,omitempty"`
 }
 
-// CapacityWait is what the capacity of a machine, node or host waits for.
+// CapacityWait says what the capacity of a machine, node or host waits for.
 type CapacityWait struct {
 	Reference `json:",inline"`
-	// Due is since when it counts as unhealthy.
+	// Due is when the machine, node or host became unhealthy.
 	Due metav1.Time `json:"due"`
-	// Reason is what is waited for, that of the condition CapacityBack of the RemediationRecord, and Since since when, if that is known.
-	Reason string       `json:"reason"`
-	Since  *metav1.Time `json:"since,omitempty"`
-	// Message is what is waited for, for people.
+	// Reason is what the capacity waits for: the reason of the condition CapacityBack of the RemediationRecord.
+	Reason string `json:"reason"`
+	// Since is when this wait began, if that is known.
+	Since *metav1.Time `json:"since,omitempty"`
+	// Message is what the capacity waits for, for people.
 	Message string `json:"message,omitempty"`
 }

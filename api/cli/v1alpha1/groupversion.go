@@ -7,15 +7,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of all documents.
+// GroupVersion is the group and version of all documents.
 var GroupVersion = schema.GroupVersion{Group: "cli.kubemend.io", Version: "v1alpha1"}
 
-// TypeOf is the type of the documents of a kind.
+// TypeOf returns the apiVersion and kind of a document.
 func TypeOf(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: GroupVersion.String(), Kind: kind}
 }
 
-// Moment is a moment of a document that may be missing.
+// Moment returns a time as a document has it: in UTC, and nil for the zero time.
 func Moment(at time.Time) *metav1.Time {
 	if at.IsZero() {
 		return nil

@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// History is what has happened, oldest first.
+// History lists what has happened, oldest first.
 //
 // +kubebuilder:object:root=true
 type History struct {
@@ -10,45 +10,46 @@ type History struct {
 	metav1.ListMeta `json:"metadata"`
 
 	Items []HistoryEntry `json:"items"`
-	// ReadErrors are what could not be read.
+	// ReadErrors say what could not be read.
 	ReadErrors []string `json:"readErrors,omitempty"`
 }
 
-// HistoryEntry is one thing that has happened.
+// HistoryEntry is one event, or one step of a RemediationRecord.
 type HistoryEntry struct {
-	// Time is when, of several times the first.
+	// Time is when it happened, for the first time if it happened more than once.
 	Time metav1.Time `json:"time"`
-	// LastTime is when it happened last, Count how often; both absent if once.
+	// LastTime is when it happened for the last time; absent if it happened once.
 	LastTime *metav1.Time `json:"lastTime,omitempty"`
-	Count    int32        `json:"count,omitempty"`
-	Type     EventType    `json:"type"`
-	// Reason is that of the event, or of the step of the record.
+	// Count is how often it happened; absent if once.
+	Count int32     `json:"count,omitempty"`
+	Type  EventType `json:"type"`
+	// Reason is the reason of the event, or of the step of the record.
 	Reason string    `json:"reason"`
 	Object Reference `json:"object"`
 	Source Source    `json:"source"`
 	// Reporter is the controller that sent the event.
 	Reporter string `json:"reporter,omitempty"`
 	Message  string `json:"message,omitempty"`
-	// Record is the RemediationRecord that an entry is from.
+	// Record is the RemediationRecord that contains the step.
 	Record *Reference `json:"record,omitempty"`
 }
 
-// EventType is that of events.
+// EventType is the type of an event.
 type EventType string
 
 const (
-	// Normal says: it is as it should be.
+	// Normal is for an expected event.
 	Normal EventType = "Normal"
-	// Warning says: it is not.
+	// Warning is for an event that somebody should look into.
 	Warning EventType = "Warning"
 )
 
-// Source is where an entry of a history is from.
+// Source says where an entry of a history comes from.
 type Source string
 
 const (
-	// SourceEvent says: an event, which the API server keeps for an hour by default.
+	// SourceEvent is an event of the Kubernetes API, which the API server keeps for an hour by default.
 	SourceEvent Source = "Event"
-	// SourceRecord says: a RemediationRecord, which outlives its objects.
+	// SourceRecord is a RemediationRecord, which outlives the object that it is about.
 	SourceRecord Source = "Record"
 )

@@ -1,6 +1,6 @@
 package v1alpha1
 
-// modes say which controller acts on a check, in a sentence and as a cell of a table.
+// modes are the texts of each mode: a sentence, and a cell of a table.
 var modes = map[Mode]struct{ sentence, cell string }{
 	ModeActing:    {"kubemend acts", "kubemend"},
 	ModeObserving: {"Cluster API core acts, kubemend observes", "core (kubemend observes)"},
@@ -11,13 +11,13 @@ var modes = map[Mode]struct{ sentence, cell string }{
 	ModeUnknown:   {"it is not known which controller acts", "?"},
 }
 
-// Sentence is which controller acts on a check.
+// Sentence says which controller acts on a check.
 func (m Mode) Sentence() string { return modes[m].sentence }
 
-// Controller is which controller acts on a check, as a cell of a table.
+// Controller says which controller acts on a check, as a cell of a table.
 func (m Mode) Controller() string { return modes[m].cell }
 
-// InCharge is the controller that acts in place of kubemend.
+// InCharge returns the controller that acts in place of kubemend.
 func (m Mode) InCharge() string {
 	if m == ModeOther {
 		return "another controller"

@@ -21,13 +21,13 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// schemaFile is named after the version: a schema that is not compatible needs another file.
+// schemaFile has the version in its name, because an incompatible schema needs another file.
 var schemaFile = filepath.Join("..", "..", "..", "docs", "cli", GroupVersion.Group+"_"+GroupVersion.Version+".schema.json")
 
-// kinds are the documents.
+// kinds are the kinds of the documents.
 var kinds = []string{"Explanation", "ExplanationList", "Status", "History", "Simulation", "Report"}
 
-// foreign are the types of other packages, as JSON has them.
+// foreign are the schemas of types of other packages.
 var foreign = map[string]property{
 	"metav1.Time":      {Type: "string", Format: "date-time"},
 	"time.Time":        {Type: "string", Format: "date-time"},
@@ -57,7 +57,7 @@ type property struct {
 	Required    []string            `json:"required,omitempty"`
 }
 
-// source is what the Go files of this package say.
+// source is the parsed Go source of this package.
 type source struct {
 	structs map[string]*ast.StructType
 	docs    map[string]string
@@ -99,13 +99,13 @@ func (s *source) declared(g *ast.GenDecl) {
 	}
 }
 
-// sentence is a comment in one line, without markers.
+// sentence returns a comment in one line, without markers.
 func sentence(doc *ast.CommentGroup) string {
 	text, _, _ := strings.Cut(doc.Text(), "+kubebuilder")
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// schema is that of all documents.
+// schema returns the schema of all documents.
 func (s *source) schema() *documentSchema {
 	all := &documentSchema{
 		Schema: "https://json-schema.org/draft/2020-12/schema", ID: "https://kubemend.io/" + GroupVersion.String(),
@@ -123,7 +123,7 @@ func (s *source) schema() *documentSchema {
 	return all
 }
 
-// object is the definition of a struct.
+// object returns the definition of a struct.
 func (s *source) object(name string) property {
 	p := property{Type: "object", Description: s.docs[name], Properties: map[string]property{}}
 	add := func(field string, is property, required bool) {
@@ -182,8 +182,8 @@ func (s *source) typed(e ast.Expr) property {
 	return property{Ref: "#/$defs/" + name}
 }
 
-// incompatible are the reasons for which a program that knows was does not understand is: a field is gone, may be absent, or has another
-// type, a value of an enum is gone.
+// incompatible returns why a program that knows the schema was may not understand the schema is: a field is missing, may be absent, or has
+// another type, or a value of an enum is missing.
 func incompatible(was, is *documentSchema) []string {
 	var why []string
 	for _, name := range slices.Sorted(maps.Keys(was.Defs)) {
@@ -213,7 +213,7 @@ func incompatible(was, is *documentSchema) []string {
 	return why
 }
 
-// kindOf is the type of a field in a word.
+// kindOf returns the type of a field in a word.
 func kindOf(p property) string {
 	switch {
 	case p.Items != nil:
@@ -226,7 +226,7 @@ func kindOf(p property) string {
 	return p.Type
 }
 
-// The schema is written by -update, but never one that breaks programs which know the one that is there.
+// -update writes the schema, unless it would break programs that know the existing one.
 func TestTheDocumentsAreDocumented(t *testing.T) {
 	s := parseSource(t)
 	now := s.schema()

@@ -14,17 +14,17 @@ import (
 type Phase string
 
 const (
-	// Healthy says: nothing is wrong, or all targets of the check are healthy.
+	// Healthy means that nothing is wrong, or all targets of the check are healthy.
 	Healthy Phase = "Healthy"
-	// Pending says: a timeout is running. The object counts as unhealthy when it expires.
+	// Pending means that a timeout is running. The object counts as unhealthy when it expires.
 	Pending Phase = "Pending"
-	// Remediating says: it is unhealthy, and a remediation is in progress or starts now.
+	// Remediating means that it is unhealthy, and that a remediation is in progress or starts now.
 	Remediating Phase = "Remediating"
-	// Blocked says: it is unhealthy and not remediated, or its remediation does not go on. The reason says why.
+	// Blocked means that it is unhealthy and not remediated, or that its remediation does not go on. The reason says why.
 	Blocked Phase = "Blocked"
-	// Unknown says: it could not be judged.
+	// Unknown means that it could not be judged.
 	Unknown Phase = "Unknown"
-	// NotChecked says: no check judges it.
+	// NotChecked means that no check judges it.
 	NotChecked Phase = "NotChecked"
 )
 
@@ -32,37 +32,37 @@ const (
 type State string
 
 const (
-	// StateHealthy says: no rule matches.
+	// StateHealthy means that no rule matches.
 	StateHealthy State = "Healthy"
-	// StateStarting says: the machine has no node yet, and its startup timeout has not expired.
+	// StateStarting means that the machine has no node yet, and its startup timeout has not expired.
 	StateStarting State = "Starting"
-	// StatePending says: a rule matches, and its timeout has not expired.
+	// StatePending means that a rule matches, and its timeout has not expired.
 	StatePending State = "Pending"
-	// StateUnhealthy says: the target is to be remediated.
+	// StateUnhealthy means that the target has to be remediated.
 	StateUnhealthy State = "Unhealthy"
-	// StateUnknown says: the target could not be judged.
+	// StateUnknown means that the target could not be judged.
 	StateUnknown State = "Unknown"
-	// StateSkipped says: a user has annotated the target, so that it is not judged.
+	// StateSkipped means that an annotation by a user excludes the target.
 	StateSkipped State = "Skipped"
 )
 
-// Mode is who acts on a check.
+// Mode says which controller acts on a check.
 type Mode string
 
 const (
-	// ModeActing says: kubemend acts.
+	// ModeActing means that kubemend acts.
 	ModeActing Mode = "Acting"
-	// ModeObserving says: kubemend judges and writes nothing but records, Cluster API core acts.
+	// ModeObserving means that Cluster API core acts. kubemend judges, and writes nothing but records.
 	ModeObserving Mode = "Observing"
-	// ModeCore says: Cluster API core acts, kubemend does not reconcile the check.
+	// ModeCore means that Cluster API core acts and kubemend does not reconcile the check.
 	ModeCore Mode = "Core"
-	// ModeOther says: another controller serves the kind.
+	// ModeOther means that another controller serves the kind.
 	ModeOther Mode = "Other"
-	// ModePaused says: no controller acts, since a user has paused the check or its Cluster.
+	// ModePaused means that no controller acts, because a user has paused the check or its Cluster.
 	ModePaused Mode = "Paused"
-	// ModeNone says: no controller acts, for another reason.
+	// ModeNone means that no controller acts, for another reason.
 	ModeNone Mode = "None"
-	// ModeUnknown says: the check could not be explained, or no manager of kubemend ever had a lease.
+	// ModeUnknown means that the check could not be explained, or that no manager of kubemend ever had a lease.
 	ModeUnknown Mode = "Unknown"
 )
 
@@ -70,23 +70,23 @@ const (
 type ActionKind string
 
 const (
-	// RequestOwnerRemediation asks the owner of the machine to replace it.
+	// RequestOwnerRemediation means that kubemend asks the owner of the machine to replace it.
 	RequestOwnerRemediation ActionKind = "RequestOwnerRemediation"
-	// CreateRemediationRequest makes a remediation request from a template.
+	// CreateRemediationRequest means that kubemend creates a remediation request from a template.
 	CreateRemediationRequest ActionKind = "CreateRemediationRequest"
-	// NoAction says: there is nothing to do, or no template is left.
+	// NoAction means that there is nothing to do, or that no template is left.
 	NoAction ActionKind = "None"
 )
 
 // Reference names an object.
 type Reference struct {
 	Kind string `json:"kind"`
-	// Namespace is absent where the kind has none.
+	// Namespace is absent for kinds without a namespace.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 }
 
-// String is the kind, then the name with its namespace, if it has one.
+// String returns the kind, then the name, with its namespace if it has one.
 func (r Reference) String() string {
 	if r.Namespace == "" {
 		return r.Kind + " " + r.Name
@@ -97,7 +97,7 @@ func (r Reference) String() string {
 // Action is what kubemend does about an unhealthy target.
 type Action struct {
 	Kind ActionKind `json:"kind"`
-	// Target is the owner that is asked, or the template that the request is made from.
+	// Target is the owner that is asked to replace the machine, or the template of the request.
 	Target *Reference `json:"target,omitempty"`
 	// Message is the action as a clause, for people.
 	Message string `json:"message,omitempty"`
@@ -107,21 +107,21 @@ type Action struct {
 //
 // +kubebuilder:object:generate=false
 type Step struct {
-	// Reason says what happens, or which blocker has to be ended.
+	// Reason is what happens, or which blocker has to end.
 	Reason string `json:"reason"`
-	// When it happens at the latest; absent if it does not depend on time.
+	// When it happens, at the latest; absent if it does not depend on time.
 	At time.Time `json:"time,omitzero"`
-	// NotBefore is before when it certainly does not happen; absent if that is not known.
+	// NotBefore is the earliest time at which it can happen; absent if that is not known.
 	NotBefore time.Time `json:"notBefore,omitzero"`
-	// Target is the target of a check that it happens to.
+	// Target is the target of the check to which it happens.
 	Target string `json:"target,omitempty"`
-	// Manual reports that a user has to do it.
+	// Manual is true if a user has to do it.
 	Manual bool `json:"manual"`
 	// The step for people.
 	Text string `json:"message"`
 }
 
-// MarshalJSON has times as those of conditions are, and the name of a target without its kind.
+// MarshalJSON writes times in UTC and whole seconds, as conditions have them, and the name of the target without its kind.
 func (s Step) MarshalJSON() ([]byte, error) {
 	type document Step
 	d := document(s)
@@ -130,43 +130,43 @@ func (s Step) MarshalJSON() ([]byte, error) {
 	return json.Marshal(d)
 }
 
-// DeepCopyInto copies a step, which shares nothing.
+// DeepCopyInto copies a step. Steps have no pointers.
 func (s *Step) DeepCopyInto(out *Step) { *out = *s }
 
-// Same reports whether s is another, of any target of the same check.
+// Same reports whether both are the same step, whichever target of the check each one names.
 func (s Step) Same(other Step) bool {
 	_, after, named := strings.Cut(other.Text, ": ")
 	return s == other || s.At.Equal(other.At) && s.Manual == other.Manual && named && after == s.Text
 }
 
-// Blocker is one thing that keeps a remediation from starting, or from going on.
+// Blocker is one thing that keeps a remediation from starting or going on.
 //
 // +kubebuilder:object:generate=false
 type Blocker struct {
-	// Reason is that of the condition or event that reports the blocker, where there is one.
+	// Reason is the reason of the condition or event that reports the blocker, if there is one.
 	Reason string `json:"reason"`
-	// Cause is the reason of the decision, where conditions and events have one Reason for several; absent if it is Reason.
+	// Cause is the reason of the decision, if several of them share one Reason; absent if it is the same as Reason.
 	Cause string `json:"cause,omitempty"`
-	// Object is what blocks, if that is one object: an older check, a request.
+	// Object is the object that blocks, such as an older check or a request; absent if it is not a single object.
 	Object Reference `json:"object,omitzero"`
-	// Until is when time alone ends the blocker; absent if it does not.
+	// Until is when the blocker ends by time alone; absent if it does not.
 	Until time.Time `json:"until,omitzero"`
-	// Fix is what a user has to do to end it, for people; absent if it ends without that.
+	// Fix is what a user has to do to end the blocker, for people; absent if it ends by itself.
 	Fix string `json:"fix,omitempty"`
-	// The blocker for people: one sentence or more, without a full stop at its end. It holds no age: it is the same as long as the facts are.
+	// The blocker for people, without a full stop at the end. It contains no age, so it changes only with the facts.
 	Text string `json:"message"`
 
-	// Brief is Text without what changes with other machines or hosts, for a condition of the machine; empty if Text has nothing of that.
+	// Brief is Text without the parts that change with other machines or hosts, for a condition of the machine; empty if there are none.
 	Brief string `json:"-"`
 	// EndsWhen is what else ends the blocker, as a clause that follows "until"; empty if Text implies it.
 	EndsWhen string `json:"-"`
-	// Next is what happens at Until, as a clause; empty if that is nothing more than that the blocker ends.
+	// Next is what happens at Until, as a clause; empty if the blocker only ends.
 	Next string `json:"-"`
-	// Detail are the numbers or the name that belong to Reason, for the first line of a page.
+	// Detail is the numbers or the name that belong to Reason, for the first line of a page.
 	Detail string `json:"-"`
 }
 
-// MarshalJSON has the time as that of a condition is.
+// MarshalJSON writes Until in UTC and whole seconds, as conditions have times.
 func (b Blocker) MarshalJSON() ([]byte, error) {
 	type document Blocker
 	d := document(b)
@@ -174,10 +174,10 @@ func (b Blocker) MarshalJSON() ([]byte, error) {
 	return json.Marshal(d)
 }
 
-// DeepCopyInto copies a blocker, which shares nothing.
+// DeepCopyInto copies a blocker. Blockers have no pointers.
 func (b *Blocker) DeepCopyInto(out *Blocker) { *out = *b }
 
-// Name is the reason, with its cause where that is one of many with the same event.
+// Name returns the reason, followed by the cause if the reason is that of the event for all blockers of a node.
 func (b *Blocker) Name() string {
 	if b.Reason == nhcv1.EventRemediationSkipped && b.Cause != "" {
 		return b.Reason + " (" + b.Cause + ")"
@@ -185,38 +185,40 @@ func (b *Blocker) Name() string {
 	return b.Reason
 }
 
-// Finding is a rule that a target matches.
+// Finding is a rule that matches a target.
 type Finding struct {
 	Reason string `json:"reason"`
-	// Since is when the timeout began, Expires when it ends; absent if there is none.
+	// Since is when the timeout began; absent if the finding has no timeout.
 	Since   *metav1.Time     `json:"since,omitempty"`
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
-	Expires *metav1.Time     `json:"expires,omitempty"`
-	// Expired reports that the finding counts.
+	// Expires is when the timeout ends; absent if there is none.
+	Expires *metav1.Time `json:"expires,omitempty"`
+	// Expired is true if the timeout has expired, or the finding has none: it makes the target unhealthy.
 	Expired bool `json:"expired"`
-	// SinceMessage is why the timeout began later than the condition changed, for people.
+	// SinceMessage says why the timeout began later than the condition changed, for people.
 	SinceMessage string `json:"sinceMessage,omitempty"`
 	// Message is the finding for people.
 	Message string `json:"message"`
 
-	// Observed is what is observed, whether the timeout has expired or not; Unless is what keeps the finding from counting, as a clause.
+	// Observed is the observed state, whether the timeout has expired or not.
 	Observed string `json:"-"`
-	Unless   string `json:"-"`
+	// Unless is what keeps the finding from making the target unhealthy, as a clause.
+	Unless string `json:"-"`
 }
 
-// IgnoredFinding is a rule that matches and does not count, since it may be out of date.
+// IgnoredFinding is a rule that matches but is ignored, because what it matches may be out of date.
 type IgnoredFinding struct {
 	Reason string `json:"reason"`
-	// Message is the finding, Why is why it does not count, for people.
+	// Message is the finding, for people.
 	Message string `json:"message"`
-	Why     string `json:"why"`
+	// Why is the reason for ignoring it, for people.
+	Why string `json:"why"`
 }
 
-// Population counts the targets of a check. Each is counted in exactly one of Healthy, Unhealthy, Pending, Starting, Recovering, Deleting,
-// Unknown and Unread.
+// Population counts the targets of a check, each in one of Healthy, Unhealthy, Pending, Starting, Recovering, Deleting, Unknown, Unread.
 type Population struct {
 	Total int `json:"total"`
-	// NotHealthy is what the limits count: all but the healthy ones.
+	// NotHealthy is what the limits count: all targets that are not Healthy.
 	NotHealthy int `json:"notHealthy"`
 	Healthy    int `json:"healthy"`
 	Unhealthy  int `json:"unhealthy"`
@@ -225,32 +227,32 @@ type Population struct {
 	Recovering int `json:"recovering"`
 	Deleting   int `json:"deleting"`
 	Unknown    int `json:"unknown"`
-	// Unread are not healthy by the status of the check, and were not read.
+	// Unread is how many targets were not read and are not healthy by the status of the check.
 	Unread int `json:"unread"`
-	// Remediating are those whose remediation is in progress, in whatever state they are.
+	// Remediating is how many targets have a remediation in progress, in any state.
 	Remediating int `json:"remediating"`
-	// Waiting are those of Unhealthy whose remediation has not begun.
+	// Waiting is how many Unhealthy targets have no remediation yet.
 	Waiting int `json:"waiting"`
 }
 
-// Limits of a check, in numbers of targets.
+// Limits are the limits of a check, in numbers of targets.
 type Limits struct {
-	// Spec is the limit as the check has it, such as "unhealthyLessThanOrEqualTo 40%".
+	// Spec is the limit in the spec of the check, such as "unhealthyLessThanOrEqualTo 40%".
 	Spec string `json:"spec"`
-	// AtMost is how many targets may be not healthy before no remediation starts any more, AtLeast how many have to be. AtMost is absent if
-	// Spec cannot be parsed.
-	AtMost  *int `json:"atMost,omitempty"`
-	AtLeast int  `json:"atLeast"`
-	// Remaining is how many more targets may become unhealthy.
+	// AtMost is how many targets may be not healthy for a remediation to start; absent if Spec cannot be parsed.
+	AtMost *int `json:"atMost,omitempty"`
+	// AtLeast is how many targets must be not healthy for a remediation to start.
+	AtLeast int `json:"atLeast"`
+	// Remaining is how many more targets may become unhealthy before no remediation starts.
 	Remaining int `json:"remaining"`
 }
 
-// NodesUnknown is why the nodes of a workload cluster cannot be judged.
+// NodesUnknown says why the nodes of a workload cluster cannot be judged.
 type NodesUnknown struct {
-	// Reason is that of the condition WorkloadClusterReachable, or MissingPermission if the reader may not read the nodes, or NoAnswer if
-	// the cluster did not answer the reader in time.
+	// Reason is the reason of the condition WorkloadClusterReachable, or MissingPermission if the user of kubectl mend may not read the
+	// nodes, or NoAnswer if the cluster did not answer kubectl mend in time.
 	Reason string `json:"reason"`
-	// Since is when the manager lost contact.
+	// Since is when the manager lost the connection.
 	Since   *metav1.Time `json:"since,omitempty"`
 	Message string       `json:"message"`
 }
@@ -258,42 +260,43 @@ type NodesUnknown struct {
 // Check is a MachineHealthCheck or NodeHealthCheck.
 type Check struct {
 	Reference `json:",inline"`
-	// Cluster is that of a MachineHealthCheck.
+	// Cluster is the Cluster of a MachineHealthCheck.
 	Cluster string `json:"cluster,omitempty"`
-	// Phase is the worst of all targets.
+	// Phase is the worst phase of all targets.
 	Phase Phase `json:"phase"`
-	// Reason is why no remediation starts, that of the condition RemediationAllowed; absent if they may.
+	// Reason is the reason of the condition RemediationAllowed; absent if remediations may start.
 	Reason string `json:"reason,omitempty"`
-	// Mode is who acts on the check, ModeMessage why it is not kubemend.
-	Mode        Mode   `json:"mode"`
+	// Mode says which controller acts on the check.
+	Mode Mode `json:"mode"`
+	// ModeMessage says why that is not kubemend, for people.
 	ModeMessage string `json:"modeMessage,omitempty"`
 	// Population is absent if the targets could not be counted.
 	Population *Population `json:"population,omitempty"`
 	Limits     Limits      `json:"limits"`
-	// CountedByStatus reports that not all targets were read: the status of the check counts the others.
+	// CountedByStatus is true if not all targets were read; the status of the check counts the others.
 	CountedByStatus bool          `json:"countedByStatus"`
 	NodesUnknown    *NodesUnknown `json:"nodesUnknown,omitempty"`
-	// Conditions are those that the check has after a reconcile at this moment.
+	// Conditions are the conditions that a reconcile at this moment would write to the check.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// ClaimedBy is what claimed the check, if that was no person, for people.
+	// ClaimedBy is what claimed the check if no user did, for people.
 	ClaimedBy string `json:"claimedBy,omitempty"`
-	// CapacityMissing is that of remediations which the check asked for; absent outside of a Status, and if RemediationRecords are not
-	// installed or none could be read.
+	// CapacityMissing counts the remediations that the check requested and whose capacity is not back. Only a Status has it; absent also if
+	// RemediationRecords are not installed or none could be read.
 	CapacityMissing *MissingCapacity `json:"capacityMissing,omitempty"`
-	// NotHealthy are the names of the targets that the limits count.
+	// NotHealthy are the names of the targets that are not healthy.
 	NotHealthy []Group `json:"notHealthy,omitempty"`
-	// Targets are those that the document is about.
+	// Targets are the targets that the document is about.
 	Targets []Target `json:"targets,omitempty"`
-	// ReadErrors are what could not be read.
+	// ReadErrors say what could not be read.
 	ReadErrors []string `json:"readErrors,omitempty"`
 	Next       Step     `json:"next,omitzero"`
-	// Message is that of the condition RemediationAllowed.
+	// Message is the message of the condition RemediationAllowed.
 	Message string `json:"message,omitempty"`
 }
 
-// Group are the names of targets that are counted alike.
+// Group are the names of the targets that one field of the population counts.
 type Group struct {
-	// Class is the field of the population that counts them.
+	// Class is that field.
 	Class string   `json:"class"`
 	Names []string `json:"names"`
 }
@@ -301,33 +304,36 @@ type Group struct {
 // Target is a machine or node that a check selects.
 type Target struct {
 	Reference `json:",inline"`
-	// Node is that of a machine, Machine that of a node, if it is known.
-	Node    string     `json:"node,omitempty"`
+	// Node is the node of a machine, if it is known.
+	Node string `json:"node,omitempty"`
+	// Machine is the machine of a node, if it is known.
 	Machine *Reference `json:"machine,omitempty"`
 	State   State      `json:"state"`
-	// Phase is the state, and what is done about it.
+	// Phase is the state together with what is done about it.
 	Phase Phase `json:"phase"`
-	// Reason is that of the blocker or finding that counts, of the step of a power cycle, or of what the owner reports.
+	// Reason is the reason of the first blocker, of the finding, of the step of a power cycle, or of the answer of the owner.
 	Reason   string           `json:"reason,omitempty"`
 	Findings []Finding        `json:"findings,omitempty"`
 	Ignored  []IgnoredFinding `json:"ignoredFindings,omitempty"`
-	// Skipped is why the target is not judged, for people.
+	// Skipped says why the target is not judged, for people.
 	Skipped string  `json:"skipped,omitempty"`
 	Action  *Action `json:"action,omitempty"`
-	// StartsNow reports that a reconcile at this moment starts the action.
+	// StartsNow is true if a reconcile at this moment would start the action.
 	StartsNow bool `json:"startsNow"`
-	// InFlight reports that a remediation is in progress, InFlightSince since when.
-	InFlight      bool         `json:"inFlight"`
+	// InFlight is true if a remediation is in progress.
+	InFlight bool `json:"inFlight"`
+	// InFlightSince is when the remediation began.
 	InFlightSince *metav1.Time `json:"inFlightSince,omitempty"`
-	// Deferred reports that the owner of the machine has put its replacement off, Refused that it says that it cannot replace it.
+	// Deferred is true if the owner of the machine reports that it will replace it later.
 	Deferred bool `json:"deferred"`
-	Refused  bool `json:"refused"`
-	// Blockers are in the order in which the controller asks.
+	// Refused is true if the owner reports that it cannot replace it.
+	Refused bool `json:"refused"`
+	// Blockers are in the order in which the controller checks them.
 	Blockers []Blocker `json:"blockers,omitempty"`
-	// Requests are the remediation requests that exist, also those of other makers.
+	// Requests are the existing remediation requests, whoever created them.
 	Requests []Reference `json:"requests,omitempty"`
 	Next     Step        `json:"next,omitzero"`
-	// Written is the condition of the Machine by which the manager says how it is; absent if the target was judged here.
+	// Written is the condition that the manager wrote on the Machine; absent if kubectl mend judged the target itself.
 	Written *metav1.Condition `json:"written,omitempty"`
 	// Message is what the remediator reports.
 	Message string `json:"message,omitempty"`
@@ -339,21 +345,23 @@ type HostRemediation struct {
 	Machine   *Reference `json:"machine,omitempty"`
 	Node      string     `json:"node,omitempty"`
 	Host      string     `json:"host,omitempty"`
-	// RemediationPhase is the phase in the status of the object, State that of the power cycle.
+	// RemediationPhase is the phase in the status of the object.
 	RemediationPhase string `json:"remediationPhase,omitempty"`
-	State            string `json:"state"`
-	Phase            Phase  `json:"phase"`
-	Attempt          int    `json:"attempt"`
-	Attempts         int    `json:"attempts"`
-	// Reason is that of the step which the manager wrote last. Acts says that a manager runs that acts on it.
-	Reason         string       `json:"reason"`
+	// State is the state of the power cycle.
+	State    string `json:"state"`
+	Phase    Phase  `json:"phase"`
+	Attempt  int    `json:"attempt"`
+	Attempts int    `json:"attempts"`
+	// Reason is the reason of the step that the manager wrote last.
+	Reason string `json:"reason"`
+	// Acts is true if a manager runs that acts on the remediation.
 	Acts           bool         `json:"acts"`
 	AttemptStarted *metav1.Time `json:"attemptStarted,omitempty"`
 	StateSince     *metav1.Time `json:"stateSince,omitempty"`
 	// Deadline is when the state times out.
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 	Blockers []Blocker    `json:"blockers,omitempty"`
-	// Evidence are the steps that were done, or given up, in the order in which the manager wrote that, for people.
+	// Evidence are the steps that were completed or given up, in the order in which the manager wrote them, for people.
 	Evidence []string `json:"evidence,omitempty"`
 	Next     Step     `json:"next,omitzero"`
 	// Message is the step for people.

@@ -9,21 +9,22 @@ type Status struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 
-	// Time is the moment for which all of it holds.
+	// Time is the moment that the document describes.
 	Time metav1.Time `json:"time"`
-	// Managers are the managers of kubemend, ManagersUnknown why there may be others, for people.
-	Managers        []Manager `json:"managers"`
-	ManagersUnknown string    `json:"managersUnknown,omitempty"`
+	// Managers are the managers of kubemend.
+	Managers []Manager `json:"managers"`
+	// ManagersUnknown says why there may be others, for people.
+	ManagersUnknown string `json:"managersUnknown,omitempty"`
 	// Items are the checks, without their targets.
 	Items []Check `json:"items"`
-	// Unread are the kinds of checks that could not be read: there may be more than those.
+	// Unread are the kinds of checks that could not be read, so Items may be incomplete.
 	Unread []string `json:"unread,omitempty"`
 	// Unreachable are the workload clusters that the manager cannot reach.
 	Unreachable []UnreachableCluster `json:"unreachable,omitempty"`
-	// CapacityMissing is that of all remediations in scope, also of those that none of the checks asked for; absent if RemediationRecords
-	// are not installed or none could be read.
+	// CapacityMissing counts all remediations in scope whose capacity is not back, also those that none of the checks requested; absent if
+	// RemediationRecords are not installed or none could be read.
 	CapacityMissing *MissingCapacity `json:"capacityMissing,omitempty"`
-	// Notes are what could not be read, and other remarks, for people.
+	// Notes say what could not be read, and have other remarks, for people.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -35,39 +36,43 @@ type UnreachableCluster struct {
 	Message   string      `json:"message"`
 }
 
-// Manager is a manager that runs, or once did, in a namespace.
+// Manager is a manager that runs, or once ran, in a namespace.
 type Manager struct {
 	Namespace string `json:"namespace"`
 	// Holder is the replica that acts, or acted last.
 	Holder string `json:"holder,omitempty"`
-	// Alive reports that it acts, Ended when its lease ended if it does not.
-	Alive   bool         `json:"alive"`
+	// Alive is true if the manager acts.
+	Alive bool `json:"alive"`
+	// Renewed is when it last renewed its lease.
 	Renewed *metav1.Time `json:"renewed,omitempty"`
-	Ended   *metav1.Time `json:"ended,omitempty"`
-	// Trusted reports that a ServiceAccount of the manager is bound where the lease is, and that its announcement can be read.
+	// Ended is when its lease ended, if it does not act.
+	Ended *metav1.Time `json:"ended,omitempty"`
+	// Trusted is true if a ServiceAccount of the manager is bound in the namespace of the lease, and its announcement can be parsed.
 	Trusted bool `json:"trusted"`
-	// Namespaces are those in which the manager has its rights; absent if in all.
+	// Namespaces are those in which the manager has its rights; absent if it has them in all.
 	Namespaces []string `json:"namespaces,omitempty"`
-	// Version and the flags are those that the manager announces; absent if it announces nothing.
+	// Version is the version that the manager announces. It is absent, as are the flags, if the manager announces nothing.
 	Version string       `json:"version,omitempty"`
 	Started *metav1.Time `json:"started,omitempty"`
-	// Unclaimed is the flag --unclaimed-machine-health-checks, WatchNamespace --namespace, WatchFilter --watch-filter.
-	Unclaimed      string `json:"unclaimed,omitempty"`
+	// Unclaimed is the flag --unclaimed-machine-health-checks.
+	Unclaimed string `json:"unclaimed,omitempty"`
+	// WatchNamespace is the flag --namespace.
 	WatchNamespace string `json:"watchNamespace,omitempty"`
-	WatchFilter    string `json:"watchFilter,omitempty"`
-	// Outside reports that the manager runs in no pod of the cluster.
+	// WatchFilter is the flag --watch-filter.
+	WatchFilter string `json:"watchFilter,omitempty"`
+	// Outside is true if the manager runs in no pod of the cluster.
 	Outside bool `json:"outside"`
-	// Teardown reports that the manager removes all that kubemend made, and begins nothing.
+	// Teardown is true if the manager removes everything that kubemend made, and begins nothing.
 	Teardown bool `json:"teardown"`
-	// ClockAheadSeconds is by how many seconds its clock is ahead of that of the API server; less than 0 if it is behind, absent up to 30.
+	// ClockAheadSeconds is how far its clock is ahead of the API server's, in seconds; negative if behind, absent up to 30.
 	ClockAheadSeconds int64 `json:"clockAheadSeconds,omitempty"`
-	// Kinds are those that it serves, or could.
+	// Kinds are the kinds that it serves or could serve.
 	Kinds []ServedKind `json:"kinds,omitempty"`
 	// Message is what could not be found out about the manager.
 	Message string `json:"message,omitempty"`
 }
 
-// ServedKind is whether a manager serves a kind.
+// ServedKind says whether a manager serves a kind.
 type ServedKind struct {
 	// CRD is the name of the CustomResourceDefinition.
 	CRD    string `json:"crd"`

@@ -11,10 +11,10 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 )
 
-// Both versions say the same in other types, so nothing has to be kept in annotations. What this version can say and the
-// stored one cannot is rounded as the functions at the end tell. The two objects of a conversion share no memory.
+// Both versions have the same fields with other types, so a conversion keeps nothing in annotations. Values of v1beta1 that v1beta2 cannot
+// hold are rounded: see seconds and saturated below. The two objects of a conversion share no memory.
 
-// ConvertTo writes the object to hub, which must be a Metal3Remediation of v1beta2.
+// ConvertTo converts the object to hub, which must be a Metal3Remediation of v1beta2.
 func (r *Metal3Remediation) ConvertTo(hub conversion.Hub) error {
 	to, ok := hub.(*infrav1.Metal3Remediation)
 	if !ok {
@@ -26,7 +26,7 @@ func (r *Metal3Remediation) ConvertTo(hub conversion.Hub) error {
 	return nil
 }
 
-// ConvertFrom takes the object over from hub, which must be a Metal3Remediation of v1beta2.
+// ConvertFrom converts hub, which must be a Metal3Remediation of v1beta2, to this version.
 func (r *Metal3Remediation) ConvertFrom(hub conversion.Hub) error {
 	from, ok := hub.(*infrav1.Metal3Remediation)
 	if !ok {
@@ -38,7 +38,7 @@ func (r *Metal3Remediation) ConvertFrom(hub conversion.Hub) error {
 	return nil
 }
 
-// ConvertTo writes the object to hub, which must be a Metal3RemediationTemplate of v1beta2.
+// ConvertTo converts the object to hub, which must be a Metal3RemediationTemplate of v1beta2.
 func (t *Metal3RemediationTemplate) ConvertTo(hub conversion.Hub) error {
 	to, ok := hub.(*infrav1.Metal3RemediationTemplate)
 	if !ok {
@@ -50,7 +50,7 @@ func (t *Metal3RemediationTemplate) ConvertTo(hub conversion.Hub) error {
 	return nil
 }
 
-// ConvertFrom takes the object over from hub, which must be a Metal3RemediationTemplate of v1beta2.
+// ConvertFrom converts hub, which must be a Metal3RemediationTemplate of v1beta2, to this version.
 func (t *Metal3RemediationTemplate) ConvertFrom(hub conversion.Hub) error {
 	from, ok := hub.(*infrav1.Metal3RemediationTemplate)
 	if !ok {
@@ -106,8 +106,7 @@ func statusFromHub(from infrav1.Metal3RemediationStatus) Metal3RemediationStatus
 	}
 }
 
-// seconds drops the fraction of a second. Nil is 0, and so is a duration that is shorter than a second: both mean that
-// there is none, and that the default holds.
+// seconds drops the fraction of a second. It returns 0 for nil and for less than a second; 0 means that the default applies.
 func seconds(d *metav1.Duration) int32 {
 	if d == nil {
 		return 0
@@ -115,7 +114,7 @@ func seconds(d *metav1.Duration) int32 {
 	return saturated(int64(d.Duration / time.Second))
 }
 
-// duration is the way back: 0 is nil. It cannot overflow, the largest int32 of seconds are 68 years.
+// duration is the inverse of seconds; it returns nil for 0. It cannot overflow: the largest int32 of seconds is 68 years.
 func duration(seconds int32) *metav1.Duration {
 	if seconds == 0 {
 		return nil
@@ -123,8 +122,8 @@ func duration(seconds int32) *metav1.Duration {
 	return &metav1.Duration{Duration: time.Duration(seconds) * time.Second}
 }
 
-// saturated is the nearest int32. The schema of this version has no bounds, so any number arrives here. Were the upper
-// bits cut off, as a plain conversion does, "retry four billion times" would become "never" or a negative number.
+// saturated returns the nearest int32. The schema of v1beta1 has no bounds, and a plain conversion would cut off the upper bits: "retry
+// four billion times" would become "never" or a negative number.
 func saturated(n int64) int32 {
 	return int32(min(max(n, math.MinInt32), math.MaxInt32))
 }

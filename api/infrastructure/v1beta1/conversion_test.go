@@ -35,8 +35,8 @@ func TestRoundTripsLoseNothing(t *testing.T) {
 	}))
 }
 
-// whatBothCanSay keeps random objects of this version to whole seconds and to numbers of 32 bits. The rest is rounded, which
-// the tables below state.
+// whatBothCanSay limits random objects to whole seconds and 32-bit numbers, which both versions can hold. The tables below test the
+// rounding of others.
 func whatBothCanSay(serializer.CodecFactory) []any {
 	return []any{
 		func(s *RemediationStrategy, c randfill.Continue) {
@@ -77,7 +77,7 @@ func TestTimeouts(t *testing.T) {
 
 func lasts(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
 
-// Core refuses a template without spec.template, so that one with nothing in it must not vanish.
+// Cluster API core refuses a template without spec.template, so an empty one must be kept.
 func TestAnEmptyTemplateStaysOne(t *testing.T) {
 	for name, manifest := range map[string]string{
 		"an empty spec of the remediation": `{"spec":{"template":{"spec":{}}}}`,
@@ -116,7 +116,7 @@ func TestAConversionSharesNothing(t *testing.T) {
 	}
 }
 
-// stranger is a kind that none of ours is converted to.
+// stranger is a kind to which none of these kinds converts.
 type stranger struct{ infrav1.Metal3Remediation }
 
 func TestAnotherKindIsAnError(t *testing.T) {
@@ -142,8 +142,8 @@ func roundTrip(t *testing.T, spec Metal3RemediationSpec) (hub infrav1.Metal3Reme
 	return hub, back
 }
 
-// Numbers of any size arrive, as the schema of v1beta1 has no bounds. None changes its sign or grows, and what was stored once reads and
-// stores as the same for ever: an object that differs each time would be written each time.
+// The schema of v1beta1 has no bounds, so any number may be converted. No number changes its sign or grows. A stored object converts to the
+// same object for ever; otherwise each read would cause a write.
 func FuzzConversion(f *testing.F) {
 	for _, n := range []int64{0, 1, -1, 999_999_999, 100_900_000_000, 1 << 31, 1<<31 - 1, 1 << 32, -1 << 31, -1<<31 - 1, -1<<32 + 5, 1<<63 - 1, -1 << 63} {
 		f.Add(n, n, "Reboot", "Running", "", true)

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is the group of all infrastructure providers, in the version that came first.
+// GroupVersion is the API group of all infrastructure providers of Cluster API, in the older version.
 var GroupVersion = schema.GroupVersion{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1"}
 
 var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error {
@@ -16,5 +16,5 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error 
 	return nil
 })
 
-// AddToScheme makes a scheme know the kinds of this package.
+// AddToScheme adds the kinds of this package to a scheme.
 var AddToScheme = schemeBuilder.AddToScheme

@@ -4,9 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Metal3RemediationTemplateResource is what the remediations are made from.
+// Metal3RemediationTemplateResource describes the Metal3Remediations that are created from a template.
 type Metal3RemediationTemplateResource struct {
-	// spec is the spec of every remediation that is made from this template.
+	// spec is copied into every Metal3Remediation that is created from this template.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="!has(self.strategy) || !has(self.strategy.timeout) || duration(self.strategy.timeout).getSeconds() == 0 || duration(self.strategy.timeout).getSeconds() >= 100",message="min duration is 100 seconds",fieldPath=".strategy.timeout"
 	// +kubebuilder:validation:XValidation:rule="!has(self.strategy) || (has(self.strategy.type) && self.strategy.type == 'Reboot')",message="only supported remediation strategy is reboot",fieldPath=".strategy.type"
@@ -14,22 +14,22 @@ type Metal3RemediationTemplateResource struct {
 	Spec Metal3RemediationSpec `json:"spec"`
 }
 
-// Metal3RemediationTemplateSpec is the content of a template.
+// Metal3RemediationTemplateSpec is the spec of a template.
 type Metal3RemediationTemplateSpec struct {
-	// template is what the remediations are made from.
+	// template describes the Metal3Remediations that are created from this template.
 	// +required
 	Template Metal3RemediationTemplateResource `json:"template"`
 }
 
-// Metal3RemediationTemplateStatus is part of the API. Neither kubemend nor CAPM3 writes it.
+// Metal3RemediationTemplateStatus exists because CAPM3's kind has it. Neither kubemend nor CAPM3 writes it.
 type Metal3RemediationTemplateStatus struct {
-	// status is that of a remediation.
+	// status has the form of the status of a Metal3Remediation. Nothing writes it.
 	// +required
 	Status Metal3RemediationStatus `json:"status"`
 }
 
-// Metal3RemediationTemplate is what a MachineHealthCheck makes a Metal3Remediation from: spec.remediation.templateRef
-// (spec.remediationTemplate in v1beta1) names it.
+// Metal3RemediationTemplate is a template for Metal3Remediations. A MachineHealthCheck names it in spec.remediation.templateRef
+// (spec.remediationTemplate in v1beta1) and creates a Metal3Remediation from it for each unhealthy machine.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=metal3remediationtemplates,scope=Namespaced,categories=cluster-api,shortName=m3rt;m3remediationtemplate;m3remediationtemplates;metal3rt;metal3remediationtemplate
@@ -43,7 +43,7 @@ type Metal3RemediationTemplate struct {
 	// +optional
 	Spec Metal3RemediationTemplateSpec `json:"spec,omitempty"`
 
-	// status is not used.
+	// status is not used: neither kubemend nor CAPM3 writes it.
 	// +optional
 	Status Metal3RemediationTemplateStatus `json:"status,omitempty,omitzero"`
 }

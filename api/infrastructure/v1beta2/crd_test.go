@@ -14,7 +14,7 @@ import (
 	"github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 )
 
-// What clients of CAPM3 know its kinds by.
+// The names by which clients of CAPM3 know its kinds.
 var metal3Names = map[string]apiextensionsv1.CustomResourceDefinitionNames{
 	"infrastructure.cluster.x-k8s.io_metal3remediations.yaml": {
 		Kind: "Metal3Remediation", ListKind: "Metal3RemediationList",
@@ -62,8 +62,9 @@ func TestColumnsOfAMetal3Remediation(t *testing.T) {
 	}
 }
 
-// The label cluster.x-k8s.io/provider is not among them: on these CRDs it would say that CAPM3 is installed. clusterctl move discovers only
-// kinds with the label clusterctl.cluster.x-k8s.io; a template it moves by one more label, and a remediation with the Machine that owns it.
+// These CRDs must not have the label cluster.x-k8s.io/provider, which says that CAPM3 is installed. clusterctl move needs the label
+// clusterctl.cluster.x-k8s.io to discover a kind. It moves templates because of one more label, and remediations with the Machine that owns
+// them.
 func TestLabels(t *testing.T) {
 	for file, want := range map[string]map[string]string{
 		"infrastructure.cluster.x-k8s.io_metal3remediations.yaml": {
@@ -85,7 +86,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// The schema's bounds and the constants say the same.
+// The bounds in the schema are the same as the constants.
 func TestBoundsOfAStrategy(t *testing.T) {
 	for _, v := range read(t, "infrastructure.cluster.x-k8s.io_metal3remediations.yaml").Spec.Versions {
 		if v.Name != v1beta2.GroupVersion.Version {

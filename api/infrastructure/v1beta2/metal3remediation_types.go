@@ -4,75 +4,73 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RemediationType names what is done to a host.
+// RemediationType is the kind of remediation of a host.
 //
 // +kubebuilder:validation:Enum=Reboot
 type RemediationType string
 
-// RebootRemediationStrategy switches the host off and on again. It is the only one.
+// RebootRemediationStrategy powers the host off and on again. CAPM3 and kubemend have no other type.
 const RebootRemediationStrategy RemediationType = "Reboot"
 
-// What a strategy has if it does not say, and the least that it may have.
+// Defaults of a strategy.
 const (
-	// DefaultRetryLimit is also the least.
+	// DefaultRetryLimit is also the minimum.
 	DefaultRetryLimit = 1
 	// DefaultTimeoutSeconds is ten minutes.
 	DefaultTimeoutSeconds = 600
 )
 
-// RemediationPhase says how far a remediation is. Empty means that it was not reconciled yet.
+// RemediationPhase is the progress of a remediation. It is empty until the first reconcile.
 //
 // +kubebuilder:validation:Enum=Running;Waiting;Deleting machine;Failed
 type RemediationPhase string
 
 const (
-	// PhaseRunning lasts until the host is to be switched on again.
+	// PhaseRunning lasts until kubemend asks the host to power on.
 	PhaseRunning RemediationPhase = "Running"
-	// PhaseWaiting is for the host and the node to come back. It ends with the deletion of the remediation, with another
-	// attempt or with PhaseDeleting.
+	// PhaseWaiting means that the host powers on or the node boots. It ends with the remediation, the next attempt or PhaseDeleting.
 	PhaseWaiting RemediationPhase = "Waiting"
-	// PhaseDeleting means that no attempt is left and the machine was handed to its owner.
+	// PhaseDeleting means that the last attempt has failed and kubemend has asked the owner of the machine to replace it.
 	PhaseDeleting RemediationPhase = "Deleting machine"
-	// PhaseFailed means that the host cannot be remediated, for example because its owner has switched it off, or that the remediation was
-	// told to stop.
+	// PhaseFailed means that kubemend cannot remediate the host, such as one that its owner has powered off, or that it was stopped.
 	PhaseFailed RemediationPhase = "Failed"
 )
 
-// RemediationStrategy says what is done, how often and for how long.
+// RemediationStrategy says how a host is remediated: in which way, how often, and how long an attempt may take.
 type RemediationStrategy struct {
-	// type is what is done to the host. Reboot is the only supported value.
+	// type is how the host is remediated. Reboot, the only supported value, powers it off and on again.
 	// +optional
 	Type RemediationType `json:"type,omitempty"`
 
-	// retryLimit is how many further attempts follow a first one that did not help, at least 1. After the last one the
-	// host is marked unhealthy and the machine is handed to its owner.
+	// retryLimit is how many further attempts may follow the first one if the machine stays unhealthy: at least 1, by default 1. After the
+	// last attempt kubemend marks the host unhealthy and asks the owner of the machine to replace it.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	RetryLimit int32 `json:"retryLimit,omitempty"`
 
-	// timeoutSeconds is how long, in seconds, an attempt may take until the host is asked to power on, at least 100.
-	// The same again is given until it is on, and until the machine is healthy.
+	// timeoutSeconds is how long each part of an attempt may take, in seconds: at least 100, by default 600. The parts are: until the host
+	// is asked to power on, then until it is on, then until the machine is healthy.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=100
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 }
 
-// Metal3RemediationSpec is what a Metal3Remediation asks for.
+// Metal3RemediationSpec is the desired remediation of a host.
 type Metal3RemediationSpec struct {
-	// strategy is what to do to the host of the machine that owns this object. Without it nothing is done.
+	// strategy says how to remediate the host of the Machine that owns this object. Without a strategy kubemend does nothing.
 	// +optional
 	Strategy *RemediationStrategy `json:"strategy,omitempty"`
 }
 
-// Metal3RemediationStatus is how far a Metal3Remediation is.
+// Metal3RemediationStatus is the observed progress of a Metal3Remediation.
 type Metal3RemediationStatus struct {
-	// phase is Running, Waiting, Deleting machine or Failed.
+	// phase is Running (until power on is requested), Waiting (for a healthy node), Deleting machine (its owner replaces it) or Failed.
 	// +optional
 	Phase RemediationPhase `json:"phase,omitempty"`
 
-	// retryCount is how many attempts were begun after the first one.
+	// retryCount is how many attempts have begun after the first one.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	RetryCount int32 `json:"retryCount,omitempty"`
@@ -81,22 +79,21 @@ type Metal3RemediationStatus struct {
 	// +optional
 	LastRemediated *metav1.Time `json:"lastRemediated,omitempty"`
 
-	// conditions say what has been reached in the present attempt, each with a reason. They are not part of CAPM3's kind,
-	// whose CRD drops them.
+	// conditions say which steps the current attempt has completed, and why not the others. kubemend adds this field; CAPM3's CRD drops it.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// message says in a sentence what is being done or waited for. It is not part of CAPM3's kind, whose CRD drops it.
+	// message says in a sentence what kubemend does or waits for. kubemend adds this field; CAPM3's CRD drops it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=10240
 	Message string `json:"message,omitempty"`
 }
 
-// Metal3Remediation asks for the power cycle of one bare-metal host: that of the Machine which owns it. A
-// MachineHealthCheck makes it from a Metal3RemediationTemplate, and deletes it when the machine is healthy again.
+// Metal3Remediation requests a power cycle of the bare-metal host of the Machine that owns it. A MachineHealthCheck creates it from a
+// Metal3RemediationTemplate, and deletes it when the machine is healthy again.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=metal3remediations,scope=Namespaced,categories=cluster-api,shortName=m3r;m3remediation
@@ -112,14 +109,14 @@ type Metal3Remediation struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is asked for.
+	// spec is the desired remediation.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.strategy) || !has(self.strategy.timeoutSeconds) || self.strategy.timeoutSeconds == 0 || self.strategy.timeoutSeconds >= 100",message="min duration is 100 seconds",fieldPath=".strategy.timeoutSeconds"
 	// +kubebuilder:validation:XValidation:rule="!has(self.strategy) || (has(self.strategy.type) && self.strategy.type == 'Reboot')",message="is only supported remediation strategy",fieldPath=".strategy.type"
 	// +kubebuilder:validation:XValidation:rule="!has(self.strategy) || (has(self.strategy.retryLimit) && self.strategy.retryLimit >= 1)",message="is minimum retrylimit",fieldPath=".strategy.retryLimit"
 	Spec Metal3RemediationSpec `json:"spec,omitempty"`
 
-	// status is how far it is.
+	// status is the observed progress of the remediation.
 	// +optional
 	Status Metal3RemediationStatus `json:"status,omitempty,omitzero"`
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// What clients of medik8s know the kind by.
+// The names by which clients of medik8s know the kind.
 func TestTheKindIsThatOfMedik8s(t *testing.T) {
 	crd := read(t)
 	want := apiextensionsv1.CustomResourceDefinitionNames{
@@ -56,7 +56,7 @@ func TestColumnsOfANodeHealthCheck(t *testing.T) {
 	}
 }
 
-// Defaults of the others would collide with rules, or change what a stored object means.
+// Defaults of other fields would violate rules, or change the meaning of stored objects.
 func TestDefaults(t *testing.T) {
 	defaults := map[string]string{}
 	for field, schema := range read(t).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties {
@@ -73,7 +73,7 @@ func TestDefaults(t *testing.T) {
 	})
 }
 
-// Old manifests may have fields that came and went; the schema drops them instead of refusing the manifest.
+// Old manifests may have fields that were removed: the schema drops them and does not refuse the manifest.
 func TestNoUnknownFieldsAreKept(t *testing.T) {
 	schema := read(t).Spec.Versions[0].Schema.OpenAPIV3Schema
 	for name, s := range map[string]apiextensionsv1.JSONSchemaProps{"the check": *schema, "its spec": schema.Properties["spec"]} {
@@ -92,7 +92,8 @@ func read(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	return crd
 }
 
-// What a check says of itself is explained where users look it up, every other name where those look who use remediators, or write them.
+// The names of conditions and events of a check are in the reference; all other names are on the pages for users and authors of
+// remediators.
 func TestNamesAreDocumented(t *testing.T) {
 	wire := page(t, "writing-remediators.md") + page(t, "nodehealthcheck.md") + page(t, "nodehealthcheck-api.md")
 	conditions, events := "| condition | reason | meaning |\n|---|---|---|\n", "| reason | type | message |\n|---|---|---|\n"

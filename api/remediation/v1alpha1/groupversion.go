@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is the group of medik8s' checks.
+// GroupVersion is the API group of the health checks of medik8s.
 var GroupVersion = schema.GroupVersion{Group: "remediation.medik8s.io", Version: "v1alpha1"}
 
 var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error {
@@ -15,5 +15,5 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error 
 	return nil
 })
 
-// AddToScheme makes a scheme know the kinds of this package.
+// AddToScheme adds the kinds of this package to a scheme.
 var AddToScheme = schemeBuilder.AddToScheme

@@ -1,74 +1,73 @@
 package v1alpha1
 
-// What a check writes on a remediation request. (medik8s, node-healthcheck-operator.)
+// Annotations and labels that a check writes on a remediation request. (medik8s, node-healthcheck-operator.)
 const (
-	// NodeNameAnnotation is the node that the request is about, also where the request is named otherwise.
+	// NodeNameAnnotation is the name of the node; the name of the request may be another one.
 	NodeNameAnnotation = "remediation.medik8s.io/node-name"
-	// TemplateNameAnnotation is the template that the request was made from.
+	// TemplateNameAnnotation is the name of the template that the request was created from.
 	TemplateNameAnnotation = "remediation.medik8s.io/template-name"
-	// TimedOutAnnotation tells the remediator to stop: its time is over, or it said that it failed. RFC 3339.
+	// TimedOutAnnotation asks the remediator to stop, after a timeout or a reported failure. The value is the time (RFC 3339).
 	TimedOutAnnotation = "remediation.medik8s.io/nhc-timed-out"
-	// HealthyDelayAnnotation is since when the node has been healthy, while spec.healthyDelay keeps the request. RFC 3339, UTC.
+	// HealthyDelayAnnotation is the time since when the node has been healthy, while spec.healthyDelay keeps the request. RFC 3339, UTC.
 	HealthyDelayAnnotation = "remediation.medik8s.io/healthy-delay"
-	// OldRequestAnnotation marks a request that was counted as older than 48 hours; its value is OldRequestFlag.
+	// OldRequestAnnotation is on a request that the metric nodehealthcheck_old_remediation_cr has counted as older than 48 hours.
 	OldRequestAnnotation = "nodehealthcheck.medik8s.io/old-remediation-cr-flag"
 	// OldRequestFlag is the value of OldRequestAnnotation.
 	OldRequestFlag = "flagon"
 
-	// PartOfLabel has the value PartOf on every request.
+	// PartOfLabel is on every request, with the value PartOf.
 	PartOfLabel = "app.kubernetes.io/part-of"
 	// PartOf is the value of PartOfLabel.
 	PartOf = "node-healthcheck-controller"
-	// ControlPlaneLabel is on the requests for nodes of the control plane; its value is empty.
+	// ControlPlaneLabel, with an empty value, is on requests for control-plane nodes.
 	ControlPlaneLabel = "remediation.medik8s.io/isControlPlaneNode"
 )
 
-// What others write for a check to read. (medik8s.)
+// Annotations and labels that users and remediators write and a check reads. (medik8s.)
 const (
-	// MultipleTemplatesAnnotation on a template, with any value, says that its remediator copes with several requests for one node.
+	// MultipleTemplatesAnnotation on a template, with any value, says that its remediator supports several requests for one node.
 	MultipleTemplatesAnnotation = "remediation.medik8s.io/multiple-templates-support"
-	// ExcludeLabel on a node keeps it from being remediated if its value is ExcludeValue. It counts as unhealthy all the same.
+	// ExcludeLabel on a node, with the value ExcludeValue, excludes the node from remediation. The node still counts as unhealthy.
 	ExcludeLabel = "remediation.medik8s.io/exclude-from-remediation"
-	// ExcludeValue is the value with which ExcludeLabel counts.
+	// ExcludeValue is the only value of ExcludeLabel that has an effect.
 	ExcludeValue = "true"
-	// ConfirmedHealthyAnnotation on a node, with any value, ends the healthy delay. The check removes it.
+	// ConfirmedHealthyAnnotation on a node, with any value, ends the healthy delay. The check then removes it.
 	ConfirmedHealthyAnnotation = "remediation.medik8s.io/manually-confirmed-healthy"
 )
 
-// Conditions of a remediation request, written by its remediator. (medik8s, the contract of remediators.)
+// Conditions that a remediator writes on its request. (medik8s, contract of remediators.)
 const (
-	// ProcessingCondition is True from the start of a remediation until it is over.
+	// ProcessingCondition is True while the remediation is in progress.
 	ProcessingCondition = "Processing"
-	// SucceededCondition is Unknown as long as ProcessingCondition is True; then it is True, or False if the remediation was in vain, or
-	// was stopped.
+	// SucceededCondition is Unknown while ProcessingCondition is True, then True or False. False means failed or stopped.
 	SucceededCondition = "Succeeded"
-	// NodeDeletionExpectedCondition says whether the node will not come back under its name.
+	// NodeDeletionExpectedCondition is True if the node will not come back under its name.
 	NodeDeletionExpectedCondition = "PermanentNodeDeletionExpected"
 )
 
-// Leases on nodes, by which checks, and the node maintenance of medik8s, keep out of each other's way.
+// Leases on nodes: they keep several checks, and Node Maintenance Operator, from working on one node at the same time.
 const (
-	// DefaultLeaseNamespace is where they are unless a flag of the manager names another one.
+	// DefaultLeaseNamespace is the namespace of the leases unless the flag --node-lease-namespace names another one.
 	DefaultLeaseNamespace = "medik8s-leases"
-	// LeasePrefix begins the name of each; the node's name in lower case follows.
+	// LeasePrefix and the name of the node, in lower case, are the name of a lease.
 	LeasePrefix = "node-"
-	// LeaseHolderPrefix begins the holder's name; the check's name follows.
+	// LeaseHolderPrefix and the name of the check are the holder of a lease.
 	LeaseHolderPrefix = "NodeHealthCheck-"
 )
 
 // Conditions of a NodeHealthCheck.
 const (
-	// DisabledCondition is True while the check does nothing because of its templates or of somebody else's checks.
+	// DisabledCondition is True while the check does nothing, for example because its template is missing.
 	DisabledCondition = "Disabled"
-	// StormActiveCondition is True from when too many nodes were unhealthy until the cooldown after that is over.
+	// StormActiveCondition is True from when too many nodes are unhealthy until enough are healthy and the cooldown has passed.
 	StormActiveCondition = "StormActive"
-	// StormCooldownActiveCondition is True while enough nodes are healthy again and spec.stormCooldownDuration runs.
+	// StormCooldownActiveCondition is True while enough nodes are healthy again but spec.stormCooldownDuration has not passed.
 	StormCooldownActiveCondition = "StormCooldownActive"
-	// RemediationAllowedCondition is False while no new remediation starts, whatever the cause. It is kubemend's addition.
+	// RemediationAllowedCondition is False while no new remediation may start, for any reason. medik8s' operator does not have it.
 	RemediationAllowedCondition = "RemediationAllowed"
 )
 
-// Reasons of the conditions above, besides those of rules. docs/reference/conditions.md is made of the comments.
+// Reasons of the conditions above, except those of blockers. docs/reference/conditions.md is generated from these comments.
 const (
 	ConflictReason          = "ConflictingMachineHealthCheckDetected" // Disabled=True: OpenShift: a MachineHealthCheck of your own exists
 	TemplateNotFoundReason  = "RemediationTemplateNotFound"           // Disabled=True: template or kind does not exist; read every 15 s
@@ -84,7 +83,7 @@ const (
 	KubeletsAwaitedReason   = "KubeletsAwaited"                       // RemediationAllowed=False: kubelets had no time to report
 )
 
-// Reasons of events on a NodeHealthCheck (medik8s), whose texts begin with EventPrefix. docs/reference/events.md is made of the comments.
+// Reasons of events (medik8s), whose texts begin with EventPrefix. docs/reference/events.md is generated from these comments.
 const (
 	EventPrefix              = "[remediation] "
 	EventDisabled            = "Disabled"                     // Warning: `Disabling NHC. Reason: <reason>, Message: <message>`
@@ -93,7 +92,7 @@ const (
 	EventRemediationCreated  = "RemediationCreated"           // Normal: `Created remediation object for node <node>`
 	EventRemediationRemoved  = "RemediationRemoved"           // Normal: `Deleted remediation CR of kind <kind> with name <name>`
 	EventRemediationSkipped  = "RemediationSkipped"           // Normal, Warning: a node that is due is not remediated, see below
-	EventRemediationTimedOut = "RemediationTimedOut"          // Warning: a step was given up, see below
+	EventRemediationTimedOut = "RemediationTimedOut"          // Warning: the timeout of a step has expired or its request failed, see below
 	EventRequestFailed       = "RemediationFailed"            // Warning: a request could not be created, see below
 	EventInvalidNodeLabel    = "InvalidNodeLabel"             // Warning: the exclude label of a node has an empty value and is ignored
 	EventNoTemplateLeft      = "NoTemplateLeft"               // Warning: `Remediation timed out, and no template left to try. ...`
@@ -102,5 +101,5 @@ const (
 	EventStormEnded          = "StormRecoveryEnded"           // Normal: `Storm recovery mode deactivated - normal remediation resumed`
 )
 
-// OpenShiftMachineAnnotation names the Machine of OpenShift that a node is of, as namespace/name.
+// OpenShiftMachineAnnotation on a node names its OpenShift Machine, as namespace/name.
 const OpenShiftMachineAnnotation = "machine.openshift.io/machine"

@@ -6,56 +6,55 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Phase is what a check is doing.
+// Phase is the state of a check in a word.
 type Phase string
 
 const (
-	// PhaseDisabled means that something about the check, or other checks, keeps it from working; the condition Disabled says what.
+	// PhaseDisabled means that the check does nothing; the condition Disabled says why.
 	PhaseDisabled Phase = "Disabled"
-	// PhasePaused means that spec.pauseRequests keeps new remediations from starting.
+	// PhasePaused means that an entry of spec.pauseRequests keeps new remediations from starting.
 	PhasePaused Phase = "Paused"
 	// PhaseRemediating means that at least one node is being remediated.
 	PhaseRemediating Phase = "Remediating"
-	// PhaseEnabled means that all nodes are healthy, or that nothing can be done about those that are not.
+	// PhaseEnabled means that all nodes are healthy, or that the remediation of all unhealthy ones is blocked.
 	PhaseEnabled Phase = "Enabled"
 )
 
-// UnhealthyCondition calls a node unhealthy once one of its conditions has had a status for a time.
+// UnhealthyCondition makes a node unhealthy once a condition of the node has had a status for some time.
 type UnhealthyCondition struct {
-	// type is that of the node's condition.
+	// type is the type of the node's condition, such as Ready.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
 	Type corev1.NodeConditionType `json:"type"`
 
-	// status is that of the node's condition.
+	// status is the status of the condition that makes the node unhealthy: "True", "False" or Unknown.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
 	Status corev1.ConditionStatus `json:"status"`
 
-	// duration is how long the condition has to have had the status, such as 300s, 5m or 1h30m.
+	// duration is how long the condition must have had the status, such as 300s, 5m or 1h30m; at most 2562047h.
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="duration must be at most 2562047h"
 	Duration metav1.Duration `json:"duration"`
 }
 
-// EscalatingRemediation is one step of a ladder.
+// EscalatingRemediation is one escalation step.
 type EscalatingRemediation struct {
-	// remediationTemplate is what requests of this step are made from.
+	// remediationTemplate names the template of the remediation requests of this step.
 	// +kubebuilder:validation:XValidation:rule="has(self.apiVersion) && self.apiVersion != ''",message="apiVersion of the remediation template must be set",fieldPath=".apiVersion"
 	// +kubebuilder:validation:XValidation:rule="has(self.kind) && self.kind != ''",message="kind of the remediation template must be set",fieldPath=".kind"
 	// +kubebuilder:validation:XValidation:rule="has(self.name) && self.name != ''",message="name of the remediation template must be set",fieldPath=".name"
 	// +kubebuilder:validation:XValidation:rule="!has(self.kind) || self.kind == '' || (self.kind.endsWith('Template') && self.kind != 'Template')",message="kind of the remediation template must be the kind of the remediation followed by Template",messageExpression="'kind of the remediation template must be the kind of the remediation followed by Template: found kind %s'.format([self.kind])",fieldPath=".kind"
 	RemediationTemplate corev1.ObjectReference `json:"remediationTemplate"`
 
-	// order is when it is this step's turn, ascending. No two steps may have the same.
+	// order is the position of this step: steps run in ascending order. It must be unique.
 	Order int `json:"order"`
 
-	// timeout is how long the node may take to become healthy before it is the next step's turn: from 1m to 596523h, which is what the
-	// seconds of a lease can hold.
+	// timeout is how long the node may take to become healthy before the next step starts: from 1m to 596523h, in at most 20 characters.
 	// ---
-	// With so few digits, and so few characters, no number overflows what duration() can read: where it cannot, both rules would fail with
-	// an error of their own, whatever else they say. A text that is no duration is the first rule's alone.
+	// A Lease counts its seconds in 32 bits. The pattern limits digits and characters so that duration() cannot overflow: then both rules
+	// would fail with an error of their own instead of their message. The first rule alone refuses a text that is no duration.
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}(\\\\.[0-9]+)?h|[0-9]{1,7}(\\\\.[0-9]+)?m|[0-9]{1,9}(\\\\.[0-9]+)?s|[0-9]{1,12}(\\\\.[0-9]+)?(ms|us|µs|ns))+$') && duration(self) <= duration('596523h')",message="timeout must be a duration such as 5m, of at least 1m and at most 596523h"
@@ -63,7 +62,7 @@ type EscalatingRemediation struct {
 	Timeout metav1.Duration `json:"timeout"`
 }
 
-// NodeHealthCheckSpec says which nodes are watched, when they are unhealthy, and what is done then.
+// NodeHealthCheckSpec says which nodes kubemend watches, when they are unhealthy, and how they are remediated.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minHealthy) || !has(self.maxUnhealthy)",message="minHealthy and maxUnhealthy cannot be specified at the same time"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxUnhealthy) || !has(self.remediationTemplate) || !has(self.remediationTemplate.kind) || self.remediationTemplate.kind.lowerAscii() != 'machinedeletionremediationtemplate'",message="maxUnhealthy can't be used with MachineDeletionRemediationTemplate",fieldPath=".maxUnhealthy"
@@ -71,11 +70,11 @@ type EscalatingRemediation struct {
 // +kubebuilder:validation:XValidation:rule="has(self.remediationTemplate) || (has(self.escalatingRemediations) && size(self.escalatingRemediations) > 0)",message="Either RemediationTemplate or at least one EscalatingRemediations must be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.remediationTemplate) || !has(self.escalatingRemediations) || size(self.escalatingRemediations) == 0",message="RemediationTemplate and EscalatingRemediations usage is mutual exclusive"
 type NodeHealthCheckSpec struct {
-	// selector selects the nodes that are watched. An empty one selects all nodes of the cluster.
+	// selector selects the nodes to watch. An empty selector selects all nodes of the cluster.
 	// +optional
 	Selector metav1.LabelSelector `json:"selector,omitempty"`
 
-	// unhealthyConditions say when a node is unhealthy: as soon as one of them is met.
+	// unhealthyConditions say when a node is unhealthy: one match is enough. By default Ready must have been "False" or Unknown for 300s.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -84,8 +83,8 @@ type NodeHealthCheckSpec struct {
 	// +kubebuilder:validation:XValidation:rule="size(self) > 0",message="unhealthyConditions must not be empty: no node would ever be unhealthy"
 	UnhealthyConditions []UnhealthyCondition `json:"unhealthyConditions,omitempty"`
 
-	// minHealthy is how many of the watched nodes have to be healthy for remediation to start: a number, or a percentage that is
-	// rounded up. If neither this nor maxUnhealthy is set, it is 51%.
+	// minHealthy is how many of the watched nodes must be healthy for a remediation to start: a number, or a percentage that is rounded up.
+	// The default is 51% if maxUnhealthy is not set either. Set only one of the two.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^((100|[0-9]{1,2})%|[0-9]+)$`
@@ -93,8 +92,8 @@ type NodeHealthCheckSpec struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self <= 2147483647",message="minHealthy must be at most 2147483647"
 	MinHealthy *intstr.IntOrString `json:"minHealthy,omitempty"`
 
-	// maxUnhealthy is how many of the watched nodes may be not healthy for remediation to start: a number, or a percentage that is
-	// rounded down.
+	// maxUnhealthy is how many of the watched nodes may be unhealthy or pending for a remediation to start: a number, or a percentage that
+	// is rounded down. Set only one of minHealthy and maxUnhealthy.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^((100|[0-9]{1,2})%|[0-9]+)$`
@@ -102,15 +101,15 @@ type NodeHealthCheckSpec struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self <= 2147483647",message="maxUnhealthy must be at most 2147483647"
 	MaxUnhealthy *intstr.IntOrString `json:"maxUnhealthy,omitempty"`
 
-	// stormCooldownDuration is for how long enough nodes have to have been healthy again, after too few were, before new
-	// remediations start. Without it they start at once.
+	// stormCooldownDuration is how long enough nodes must have been healthy again, after too many were unhealthy, before new remediations
+	// start. By default they start at once. At most 2562047h.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="stormCooldownDuration must be at most 2562047h"
 	StormCooldownDuration *metav1.Duration `json:"stormCooldownDuration,omitempty"`
 
-	// remediationTemplate is what remediation requests are made from. Either this or escalatingRemediations has to be set.
+	// remediationTemplate names the template of the remediation requests. Set either this or escalatingRemediations.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.apiVersion) && self.apiVersion != ''",message="apiVersion of the remediation template must be set",fieldPath=".apiVersion"
 	// +kubebuilder:validation:XValidation:rule="has(self.kind) && self.kind != ''",message="kind of the remediation template must be set",fieldPath=".kind"
@@ -118,20 +117,20 @@ type NodeHealthCheckSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.kind) || self.kind == '' || (self.kind.endsWith('Template') && self.kind != 'Template')",message="kind of the remediation template must be the kind of the remediation followed by Template",messageExpression="'kind of the remediation template must be the kind of the remediation followed by Template: found kind %s'.format([self.kind])",fieldPath=".kind"
 	RemediationTemplate *corev1.ObjectReference `json:"remediationTemplate,omitempty"`
 
-	// escalatingRemediations are steps, one after the other until the node is healthy. No two may have the same template, since the
-	// requests of the two could not be distinguished.
+	// escalatingRemediations are steps that run one after the other until the node is healthy; at most 20. Each step needs its own
+	// template, because otherwise kubemend could not tell their requests apart.
 	// +optional
 	// +kubebuilder:validation:MaxItems=20
 	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, b.order == a.order))",message="EscalatingRemediation Order must be unique",messageExpression="'EscalatingRemediation Order must be unique: found duplicate order %d'.format([self.filter(a, !self.exists_one(b, b.order == a.order))[0].order])"
 	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, [b.remediationTemplate.?apiVersion.orValue(''), b.remediationTemplate.?kind.orValue(''), b.remediationTemplate.?namespace.orValue(''), b.remediationTemplate.?name.orValue('')] == [a.remediationTemplate.?apiVersion.orValue(''), a.remediationTemplate.?kind.orValue(''), a.remediationTemplate.?namespace.orValue(''), a.remediationTemplate.?name.orValue('')]))",message="EscalatingRemediation RemediationTemplate must be unique",messageExpression="self.filter(a, !self.exists_one(b, [b.remediationTemplate.?apiVersion.orValue(''), b.remediationTemplate.?kind.orValue(''), b.remediationTemplate.?namespace.orValue(''), b.remediationTemplate.?name.orValue('')] == [a.remediationTemplate.?apiVersion.orValue(''), a.remediationTemplate.?kind.orValue(''), a.remediationTemplate.?namespace.orValue(''), a.remediationTemplate.?name.orValue('')])).map(a, 'EscalatingRemediation RemediationTemplate must be unique: found %s %s/%s in more than one step'.format([a.remediationTemplate.?kind.orValue(''), a.remediationTemplate.?namespace.orValue(''), a.remediationTemplate.?name.orValue('')]))[0]"
 	EscalatingRemediations []EscalatingRemediation `json:"escalatingRemediations,omitempty"`
 
-	// pauseRequests keep new remediations from starting while there is at least one. Each says who asks for it, or why.
+	// pauseRequests keep new remediations from starting while the list has an entry. An entry says who asked for the pause, or why.
 	// +optional
 	PauseRequests []string `json:"pauseRequests,omitempty"`
 
-	// healthyDelay is for how long a remediated node has to have been healthy before its remediation is over. With a negative value
-	// a person has to confirm it, by the annotation remediation.medik8s.io/manually-confirmed-healthy on the node.
+	// healthyDelay is how long a remediated node must have been healthy before kubemend deletes its requests; by default they are deleted
+	// at once. A negative value waits until a user sets the annotation remediation.medik8s.io/manually-confirmed-healthy on the node.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^-?([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 	// +kubebuilder:validation:Type=string
@@ -139,64 +138,63 @@ type NodeHealthCheckSpec struct {
 	HealthyDelay *metav1.Duration `json:"healthyDelay,omitempty"`
 }
 
-// Remediation is one request for a node.
+// Remediation is one remediation request for a node.
 type Remediation struct {
-	// resource is the request.
+	// resource names the request.
 	Resource corev1.ObjectReference `json:"resource"`
 
-	// started is when the request was made.
+	// started is when the request was created. The timeout of its step counts from here.
 	Started metav1.Time `json:"started"`
 
-	// timedOut is when the request was given up.
+	// timedOut is when kubemend asked the remediator to stop, because the timeout had expired or the request had failed.
 	// +optional
 	TimedOut *metav1.Time `json:"timedOut,omitempty"`
 
-	// templateName is the template that the request was made from.
+	// templateName is the template that the request was created from.
 	// +optional
 	TemplateName string `json:"templateName,omitempty"`
 }
 
-// UnhealthyNode is a node that is unhealthy, or whose remediation is not over.
+// UnhealthyNode is a node that is unhealthy or still has remediation requests.
 type UnhealthyNode struct {
-	// name is that of the node.
+	// name is the name of the node.
 	Name string `json:"name"`
 
-	// remediations are the requests made for it.
+	// remediations are the remediation requests for the node.
 	// +optional
 	Remediations []Remediation `json:"remediations,omitempty"`
 
-	// conditionsHealthyTimestamp is since when the node has been healthy while its remediation is not over.
+	// conditionsHealthyTimestamp is when the node became healthy, or was deleted, while it still has requests.
 	// +optional
 	ConditionsHealthyTimestamp *metav1.Time `json:"conditionsHealthyTimestamp,omitempty"`
 
-	// healthyDelayed is true while spec.healthyDelay keeps the remediation from being over: the node is healthy, or, after a remediation
-	// that had succeeded, has become unhealthy again in that time.
+	// healthyDelayed is true while spec.healthyDelay keeps the requests of the node: it is healthy, or became unhealthy again during the
+	// delay after a remediation that had succeeded.
 	// +optional
 	HealthyDelayed *bool `json:"healthyDelayed,omitempty"`
 }
 
-// NodeHealthCheckStatus says what a check sees and does.
+// NodeHealthCheckStatus is the observed state of a check.
 type NodeHealthCheckStatus struct {
-	// observedNodes is the number of nodes that the selector selects.
+	// observedNodes is how many nodes the selector selects.
 	// +optional
 	ObservedNodes *int `json:"observedNodes,omitempty"`
 
-	// healthyNodes is the number of those that no unhealthy condition matches, not even one that is not due yet, and whose
-	// remediation, if there was one, is over.
+	// healthyNodes is how many of these nodes match no unhealthyConditions, not even within a duration, and have no remediation request.
 	// +optional
 	HealthyNodes *int `json:"healthyNodes,omitempty"`
 
-	// unhealthyNodes are the nodes that are unhealthy, or whose remediation is not over.
+	// unhealthyNodes are the nodes that are unhealthy or still have remediation requests.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	UnhealthyNodes []UnhealthyNode `json:"unhealthyNodes,omitempty"`
 
-	// inFlightRemediations is not used any more; unhealthyNodes has what it had.
+	// inFlightRemediations is no longer used: see unhealthyNodes.
 	// +optional
 	InFlightRemediations map[string]metav1.Time `json:"inFlightRemediations,omitempty"`
 
-	// conditions are Disabled, StormActive, StormCooldownActive and RemediationAllowed.
+	// conditions are Disabled, StormActive, StormCooldownActive, RemediationAllowed and Effective.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -206,16 +204,16 @@ type NodeHealthCheckStatus struct {
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
 
-	// reason says why the check is in its phase.
+	// reason says in a sentence why the check is in its phase.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// lastUpdateTime is when the status was last written.
+	// lastUpdateTime is when the status last changed.
 	// +optional
 	LastUpdateTime *metav1.Time `json:"lastUpdateTime,omitempty"`
 }
 
-// NodeHealthCheck watches nodes of the cluster that it is in, and has those that are unhealthy remediated.
+// NodeHealthCheck watches nodes of the cluster that kubemend runs in, and requests the remediation of unhealthy ones.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=nodehealthchecks,scope=Cluster,shortName=nhc
@@ -231,11 +229,11 @@ type NodeHealthCheck struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says which nodes are watched, when they are unhealthy, and what is done then.
+	// spec says which nodes to watch, when they are unhealthy, and how to remediate them.
 	// +optional
 	Spec NodeHealthCheckSpec `json:"spec,omitempty"`
 
-	// status says what the check sees and does.
+	// status is the observed state of the check.
 	// +optional
 	Status NodeHealthCheckStatus `json:"status,omitempty"`
 }

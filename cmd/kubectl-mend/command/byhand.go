@@ -27,10 +27,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// maxReason is how many bytes a reason may have: it stands in an annotation and in an event, whose text may have 1024.
+// maxReason is how many bytes a reason may have. It is part of an event's note, which may have 1024 bytes.
 const maxReason = 256
 
-// byHand is one call of a command by which a person changes something: claim, release, remediate, reset, hold, or allow.
+// byHand is one call of a command that changes something: claim, release, remediate, reset, hold or allow.
 type byHand struct {
 	genericiooptions.IOStreams
 
@@ -43,7 +43,7 @@ type byHand struct {
 
 	yes    bool
 	dryRun cmdutil.DryRunStrategy
-	// asks reports that there is a terminal to ask at.
+	// asks is true if the standard input is a terminal, where the command can ask.
 	asks bool
 }
 
@@ -52,7 +52,7 @@ func (b *byHand) begin(c *cobra.Command, o *Options) error {
 		return Exit{Misused, fmt.Errorf("--reason: expected one line of %d bytes at most", maxReason)}
 	}
 	var err error
-	c.Flags().Lookup("dry-run").NoOptDefVal = "" // kubectl logs the value of a bare --dry-run as deprecated
+	c.Flags().Lookup("dry-run").NoOptDefVal = "" // else GetDryRunStrategy warns that the value of a bare --dry-run is deprecated
 	if b.dryRun, err = cmdutil.GetDryRunStrategy(c); err != nil {
 		return Exit{Misused, err}
 	}
@@ -66,7 +66,7 @@ func (b *byHand) begin(c *cobra.Command, o *Options) error {
 	return nil
 }
 
-// complete makes c a command that does something about the one object that it names, of one of these kinds.
+// complete makes c a command that takes one object of these kinds as its argument, and calls do for it.
 func (b *byHand) complete(o *Options, c *cobra.Command, do func(ctx context.Context, named subject) error, kinds ...kind) *cobra.Command {
 	c.Use = b.verb + " (KIND NAME | KIND/NAME)"
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -84,32 +84,32 @@ func (b *byHand) complete(o *Options, c *cobra.Command, do func(ctx context.Cont
 	}
 	c.Flags().BoolVarP(&b.yes, "yes", "y", false, "Do not ask.")
 	cmdutil.AddDryRunFlag(c)
-	c.Flags().Lookup("dry-run").NoOptDefVal = "client" // by default it is a value of its own, with the same meaning
+	c.Flags().Lookup("dry-run").NoOptDefVal = "client" // kubectl's default is "unchanged", which means the same
 	return c
 }
 
-// recorded adds the flag for the reason to a command whose change has an annotation and an event that record who asked.
+// recorded adds the flag --reason to a command that records who asked in an annotation and an event.
 func (b *byHand) recorded(c *cobra.Command) *cobra.Command {
 	c.Flags().StringVar(&b.reason, "reason", "", "Why. It is recorded in the annotation and the event that name you.")
 	return c
 }
 
-// outcome is what becomes of an object that a person names.
+// outcome is what a command does with the object that the user names.
 type outcome int
 
 const (
 	changes outcome = iota
-	staysSo         // it is so already
-	refuses         // the change would do harm, or nothing
+	staysSo         // the object is as the user wants it already
+	refuses         // the change would do harm, or have no effect
 )
 
-// plan is what becomes of an object, and why.
+// plan is what a command does with an object, and why.
 type plan struct {
 	outcome outcome
 	text    string
 }
 
-// announce prints what becomes of an object, and returns the error of a command that is refused.
+// announce prints the plan for an object, and returns an error if the plan refuses.
 func (b *byHand) announce(named string, p plan) error {
 	verb := map[outcome]string{changes: b.verb, staysSo: "nothing to do for", refuses: "cannot " + b.verb}[p.outcome]
 	b.say(fmt.Sprintf("%s %s: %s", verb, named, p.text))
@@ -121,8 +121,8 @@ func (b *byHand) announce(named string, p plan) error {
 
 func (b *byHand) say(line string) { _, _ = fmt.Fprintln(b.Out, text.Wrap(line, 4, text.Width(b.Out))) }
 
-// ask asks the user whether to proceed; the error says that they do not. There has to be somebody to be asked, unless the user has said
-// yes before, or nothing is changed. An interrupt means no, and does not wait for the line to end.
+// ask asks the user whether to proceed, unless --yes or a dry run is set. It returns an error if the user refuses, if there is no terminal,
+// or as soon as the user interrupts.
 func (b *byHand) ask(ctx context.Context) error {
 	if b.yes || b.dryRun != cmdutil.DryRunNone {
 		return nil
@@ -133,7 +133,7 @@ func (b *byHand) ask(ctx context.Context) error {
 	_, _ = fmt.Fprint(b.Out, "Proceed? [y/N] ")
 	answered := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(b.In).ReadString('\n') // what cannot be read is no yes
+		line, _ := bufio.NewReader(b.In).ReadString('\n') // an error means no
 		answered <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {
@@ -148,16 +148,17 @@ func (b *byHand) ask(ctx context.Context) error {
 
 // change is one write, of one object.
 type change struct {
-	// named is the object as the user named it, done what is printed when it was changed.
+	// named is the object as the user named it. done is printed after it when it was changed.
 	named, done string
-	// write changes the object, which then has the annotation that says who asked.
+	// write changes the object and sets the annotation, which records who asked.
 	write func(ctx context.Context, annotation string) error
-	// about is what the event is about, reason its reason, and did what its text says that the user did.
-	about       *corev1.ObjectReference
+	// about is the object of the event.
+	about *corev1.ObjectReference
+	// reason is the reason of the event, did what its note says that the user did.
 	reason, did string
 }
 
-// apply asks, makes the change, and creates the event. What the user may not do, the API server says.
+// apply asks the user, makes the change and creates the event.
 func (b *byHand) apply(ctx context.Context, c change) error {
 	name, err := b.who(ctx)
 	if err != nil {
@@ -172,13 +173,13 @@ func (b *byHand) apply(ctx context.Context, c change) error {
 	if err != nil || b.dryRun != cmdutil.DryRunNone {
 		return err
 	}
-	if err := b.client.Create(ctx, b.event(c, by)); err != nil { // the change is made all the same
+	if err := b.client.Create(ctx, b.event(c, by)); err != nil { // only warn: the change was made
 		_, _ = fmt.Fprintln(b.ErrOut, "warning: no event was created, so the annotation alone records who asked:", err)
 	}
 	return nil
 }
 
-// who is the user, as the API server knows them.
+// who returns the name by which the API server knows the user.
 func (b *byHand) who(ctx context.Context) (string, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := b.client.Create(ctx, review); err != nil {
@@ -187,8 +188,8 @@ func (b *byHand) who(ctx context.Context) (string, error) {
 	return review.Status.UserInfo.Username, nil
 }
 
-// carryOut asks, writes, and prints that an object was changed, or would be. The error of a write that another client was faster to make
-// says that nothing was written.
+// carryOut asks the user, writes, and prints that the object was changed or, in a dry run, would be. If another client has changed or
+// created the object first, the error says that nothing was written.
 func (b *byHand) carryOut(ctx context.Context, named, done string, write func() error) error {
 	if err := b.ask(ctx); err != nil {
 		return err
@@ -207,7 +208,7 @@ func (b *byHand) carryOut(ctx context.Context, named, done string, write func() 
 	return nil
 }
 
-// event is named as client-go names its events: the API server refuses a generateName that ends in a dot.
+// event returns the event of a change. It sets a name like client-go's, because the API server refuses a generateName that ends in a dot.
 func (b *byHand) event(c change, by explain.Attribution) *eventsv1.Event {
 	return &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: c.about.Namespace, Name: fmt.Sprintf("%s.%x", c.about.Name, b.now.UnixNano())},
@@ -224,8 +225,8 @@ func referenceTo(k kind, o metav1.Object) *corev1.ObjectReference {
 	}
 }
 
-// annotate changes annotations of an object, unless more of it than its status has changed since it was read: controllers write the status
-// of a machine that is unhealthy several times a second.
+// annotate changes annotations of an object. It retries a conflict if only the status has changed since the object was read, because
+// controllers may write the status of an unhealthy machine several times a second.
 func (b *byHand) annotate(ctx context.Context, k kind, o metav1.Object, annotations map[string]any) error {
 	target := &metav1.PartialObjectMetadata{}
 	target.SetGroupVersionKind(k.gvk())
@@ -250,10 +251,10 @@ func (b *byHand) annotate(ctx context.Context, k kind, o metav1.Object, annotati
 	}
 }
 
-// mostTries is how often an object is written whose status changes each time.
+// mostTries is how often annotate tries to write.
 const mostTries = 5
 
-// writeOptions have the API server check a write, and not store it, where the flags ask for that.
+// writeOptions returns the value of dryRun for a write, which is set for --dry-run=server.
 func (b *byHand) writeOptions() []string {
 	if b.dryRun == cmdutil.DryRunServer {
 		return []string{metav1.DryRunAll}

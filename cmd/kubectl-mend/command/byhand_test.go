@@ -194,7 +194,7 @@ func TestNothingIsChangedByHandUnlessTheUserMayAndSaysSo(t *testing.T) {
 	}
 }
 
-// kubectl logs a bare flag as deprecated, in a line of its own.
+// For a bare --dry-run, kubectl's code would log a warning that it is deprecated.
 func TestABareDryRunIsOneOfTheClient(t *testing.T) {
 	defer klog.CaptureState().Restore()
 	for _, flag := range []string{"--dry-run", "--dry-run=client"} {
@@ -209,7 +209,7 @@ func TestABareDryRunIsOneOfTheClient(t *testing.T) {
 	}
 }
 
-// An unhealthy machine changes its conditions all the time.
+// Controllers update the conditions of an unhealthy machine all the time.
 func TestAStatusThatChangesKeepsNobodyFromMarkingAMachine(t *testing.T) {
 	for times, want := range map[int]int{1: Done, mostTries: Failed} {
 		p, patches := aPlace(t), 0
@@ -239,7 +239,6 @@ func TestAChangeWithoutItsEventIsMadeAllTheSame(t *testing.T) {
 	}
 }
 
-// podNamed is one with its name as the label app.
 func podNamed(name string, edits ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}}}
 	for _, edit := range edits {
@@ -286,7 +285,7 @@ func TestWhichPodsAPowerCycleEndsIsSaidBefore(t *testing.T) {
 	}
 }
 
-// judged is an explanation of a target that a check of that kind judges.
+// judged returns the explanation of a target in the given state, with a check of the given kind.
 func judged(kind string, state cliv1.State, edits ...func(*explain.Check)) *page.Explanation {
 	c := explain.Check{}
 	c.Kind, c.Name, c.Mode, c.Limits.Remaining = kind, "workers", cliv1.ModeActing, 1
@@ -297,7 +296,7 @@ func judged(kind string, state cliv1.State, edits ...func(*explain.Check)) *page
 	return &page.Explanation{Explanation: cliv1.Explanation{Message: "its verdict"}, Checks: []explain.Check{c}}
 }
 
-// owned is a machine with an owner.
+// owned returns a machine with an owner.
 func owned() *clusterv1.Machine {
 	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "w1", OwnerReferences: []metav1.OwnerReference{{Controller: ptr.To(true)}}}}
 }
@@ -338,7 +337,7 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 	noneRemain := func(c *explain.Check) { c.Limits.Remaining = 0 }
 	for name, tc := range map[string]struct {
 		facts remediationFacts
-		want  plan // with what its text contains
+		want  plan // its text is a part of the expected text
 	}{
 		"a node of no machine":                          {remediationFacts{named: subject{kind: nodeKind}}, plan{refuses, byNodeCheck}},
 		"a machine that a NodeHealthCheck judges alone": {ofMachine(ofNodes, ofNodes), plan{refuses, byNodeCheck}},
@@ -369,7 +368,7 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 	}
 }
 
-// docs/cli/remediate.md shows what is printed at 100 columns.
+// docs/cli/remediate.md shows the output at 100 columns.
 func TestTheVerbsOfAPersonAreDocumented(t *testing.T) {
 	const path = "../../../docs/cli/remediate.md"
 	doc := contentOf(t, path)
@@ -388,7 +387,7 @@ func TestTheVerbsOfAPersonAreDocumented(t *testing.T) {
 	golden.Compare(t, path, doc)
 }
 
-// printedBy is what a command prints for alice, who says yes.
+// printedBy returns the output of a command to which alice answers yes.
 func printedBy(t *testing.T, what string, edits ...func(*place)) string {
 	t.Helper()
 	p := aPlace(t, edits...)
@@ -396,10 +395,10 @@ func printedBy(t *testing.T, what string, edits ...func(*place)) string {
 	p.typed = "y\n"
 	verb, object, _ := strings.Cut(what, " ")
 	out, _ := p.prints(verb, object)
-	return strings.Replace(out, "[y/N] ", "[y/N] y\n", 1) // what is typed ends the line
+	return strings.Replace(out, "[y/N] ", "[y/N] y\n", 1) // as a terminal shows the typed answer
 }
 
-// withExample is a page with what a command prints below the line in which it is typed.
+// withExample returns a page of the docs in which the output of a command replaces that of its example.
 func withExample(t *testing.T, doc, what, printed string) string {
 	t.Helper()
 	const begins, ends = "```text\n$ kubectl mend ", "```\n"
@@ -412,8 +411,8 @@ func withExample(t *testing.T, doc, what, printed string) string {
 	return before + begins + what + flags + "\n" + printed + ends + after
 }
 
-// The example is what docs/cli/remediate.md tells administrators to apply: it has what the commands ask the API server for, and what the
-// policy kubemend-memory asks of who removes kubemend's mark from a host.
+// docs/cli/remediate.md tells administrators to apply the example. It has the rights that the commands use, and the right that the policy
+// kubemend-memory requires from a user who removes kubemend's mark from a host.
 func TestTheRightsToActByHandAreThoseOfTheExample(t *testing.T) {
 	needed := map[right]bool{{"patch", "kubemend.io", "hostremediations/status"}: true}
 	for _, what := range []string{
@@ -448,8 +447,7 @@ func TestTheRightsToActByHandAreThoseOfTheExample(t *testing.T) {
 	}
 }
 
-// place is a management cluster with a cluster c1 of five workers on hosts, their check, the manager that acts on it, and alice in front of
-// it.
+// place is a management cluster with a cluster c1 of five workers on hosts, their check, and the manager that acts on it, used by alice.
 type place struct {
 	t        *testing.T
 	objects  []client.Object
@@ -458,16 +456,16 @@ type place struct {
 	machines map[string]*clusterv1.Machine
 	hosts    map[string]*bmov1alpha1.BareMetalHost
 
-	wrote   map[right]bool // without the reviews of who asks
+	wrote   map[right]bool // the writes, without SelfSubjectReviews
 	mayNot  string         // the resource that alice may not write
-	refuses error          // of the API server, of any change
+	refuses error          // the error of every write
 	bare    bool           // HostRemediations are not installed
-	unread  error          // of a list of HostRemediations
+	unread  error          // the error of listing HostRemediations
 	typed   string
 	asks    bool
 
 	client client.Client
-	// workload is what answers by the kubeconfig of c1, and unreached why nothing does.
+	// workload reads workload cluster c1. unreached is the error if that cannot be reached.
 	workload  client.Reader
 	blind     bool // alice may not read the nodes
 	unreached error
@@ -532,7 +530,7 @@ func (p *place) worker(name string) {
 	p.machines[name], p.hosts[name], p.nodes["node-"+name] = m, h, corev1.ConditionTrue
 }
 
-// server is what writes go to.
+// server returns the API server that the commands write to.
 func (p *place) server() client.Client {
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
 	var typed []client.Object
@@ -579,7 +577,7 @@ func (p *place) server() client.Client {
 	})
 }
 
-// write notes a write, and refuses it if alice may not.
+// write notes a write, or refuses it if alice lacks the right.
 func (p *place) write(is right) error {
 	if is.resource == p.mayNot {
 		return apierrors.NewForbidden(schema.GroupResource{Group: is.group, Resource: is.resource}, "", fmt.Errorf("User \"alice\" cannot %s", is))
@@ -588,7 +586,7 @@ func (p *place) write(is right) error {
 	return nil
 }
 
-// mapper knows the kinds that are installed.
+// mapper returns a mapper of the installed kinds.
 func (p *place) mapper() meta.RESTMapper {
 	w := snapshot.New()
 	if !p.bare {
@@ -600,7 +598,7 @@ func (p *place) mapper() meta.RESTMapper {
 	return w.RESTMapper()
 }
 
-// options is a command line that reads the place as it is.
+// options returns Options whose commands read the place.
 func (p *place) options(out *bytes.Buffer) *Options {
 	p.t.Helper()
 	o, _, _ := recorder(p.t, &snapshot.Scope{})
@@ -645,14 +643,14 @@ func (p *place) options(out *bytes.Buffer) *Options {
 	return o
 }
 
-// does runs remediate, or reset, and returns what was printed, with its breaks taken out, and how it ends.
+// does runs a command, and returns its output without line breaks, and its exit code.
 func (p *place) does(verb, what string, edits ...func(*byHand)) (string, int) {
 	p.t.Helper()
 	out, code := p.prints(verb, what, edits...)
 	return strings.ReplaceAll(out, "\n    ", " "), code
 }
 
-// prints is the same, with what was printed as it is.
+// prints runs a command, and returns its output and its exit code.
 func (p *place) prints(verb, what string, edits ...func(*byHand)) (string, int) {
 	p.t.Helper()
 	var out bytes.Buffer
@@ -690,7 +688,7 @@ func (p *place) prints(verb, what string, edits ...func(*byHand)) (string, int) 
 
 func confirmed(b *byHand) { b.yes = true }
 
-// machine is one as it is stored.
+// machine reads a machine.
 func (p *place) machine(name string) *clusterv1.Machine {
 	p.t.Helper()
 	m := &clusterv1.Machine{}
@@ -698,7 +696,7 @@ func (p *place) machine(name string) *clusterv1.Machine {
 	return m
 }
 
-// requests are the names of the HostRemediations.
+// requests lists the HostRemediations.
 func (p *place) requests() []mendv1.HostRemediation {
 	p.t.Helper()
 	list := &mendv1.HostRemediationList{}
@@ -706,7 +704,7 @@ func (p *place) requests() []mendv1.HostRemediation {
 	return list.Items
 }
 
-// told are the reasons and texts of the events.
+// told returns the objects, reasons and notes of the events.
 func (p *place) told() []string {
 	p.t.Helper()
 	list := &eventsv1.EventList{}
@@ -718,7 +716,7 @@ func (p *place) told() []string {
 	return all
 }
 
-// running is a workload cluster with these pods, which are on node-w1, and a budget for those with the label app: db.
+// running is a workload cluster with these pods, on node-w1 by default, and a PodDisruptionBudget for pods with the label app: db.
 func running(pods ...*corev1.Pod) client.WithWatch {
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
 	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
@@ -731,7 +729,7 @@ func running(pods ...*corev1.Pod) client.WithWatch {
 	return b.Build()
 }
 
-// cycling has the check ask for power cycles.
+// cycling gives the check a template for power cycles.
 func cycling(p *place) {
 	p.check.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
 		APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Name: "reboot",
@@ -739,7 +737,8 @@ func cycling(p *place) {
 	p.objects = append(p.objects, &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "reboot"}})
 }
 
-// written hides the nodes from alice, and has the manager say that its machines are healthy, and how many more may be unhealthy.
+// written hides the nodes from alice, and adds the status of a manager by which all machines are healthy and `remaining` more may be
+// unhealthy.
 func written(remaining int32) func(*place) {
 	return func(p *place) {
 		p.blind, p.check.Status.RemediationsAllowed = true, &remaining
@@ -752,7 +751,7 @@ func written(remaining int32) func(*place) {
 	}
 }
 
-// silent makes nodes silent for an hour.
+// silentNodes makes the nodes of workers Ready=Unknown.
 func silentNodes(workers ...string) func(*place) {
 	return func(p *place) {
 		for _, name := range workers {

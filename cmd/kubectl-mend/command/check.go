@@ -70,7 +70,7 @@ func (o *Options) missing(ctx context.Context) ([]string, error) {
 	missing := missingKinds(func(crd string) bool {
 		resource, group, _ := strings.Cut(crd, ".")
 		_, err := management.RESTMapper().KindFor(schema.GroupVersionResource{Group: group, Resource: resource})
-		return !meta.IsNoMatchError(err) // a kind that could not be asked for may be there; that is among the rights
+		return !meta.IsNoMatchError(err) // after any other error the kind may be installed, and the missing rights report the error
 	})
 	missing = append(missing, missingManagers(a.Managers.All)...)
 	if doubt := a.Managers.Doubt(); doubt != "" {
@@ -86,7 +86,7 @@ func (o *Options) missing(ctx context.Context) ([]string, error) {
 	return missing, nil
 }
 
-// missingKinds are the kinds of which none is installed, and what does not work without them.
+// missingKinds lists the kinds that are not installed, each with what does not work without it.
 func missingKinds(installed func(crd string) bool) []string {
 	var missing []string
 	need := func(without string, crds ...string) {
@@ -105,7 +105,7 @@ func missingKinds(installed func(crd string) bool) []string {
 	return missing
 }
 
-// missingManagers says that no manager runs, or which kinds one that runs does not serve as its flags say.
+// missingManagers reports that no manager runs, or which kinds a running manager should serve and does not.
 func missingManagers(managers []managerlease.Manager) []string {
 	var missing []string
 	alive := false

@@ -68,34 +68,34 @@ func (b *byHand) claimNamed(ctx context.Context, named subject) error {
 	})
 }
 
-// The lease by which the replicas of Cluster API core agree who acts (Cluster API, core/main.go), where clusterctl puts core.
+// The leader-election lease of Cluster API core (Cluster API, core/main.go), in the namespace where clusterctl installs core.
 const (
 	coreLeaseName = "controller-leader-election-capi"
 	coreNamespace = "capi-system"
 )
 
-// claimFacts are what the rules see of a check, and of the controllers that could act on it.
+// claimFacts are what planClaim decides on.
 type claimFacts struct {
 	check *clusterv1.MachineHealthCheck
-	// cluster is nil if there is none.
+	// cluster is nil if the Cluster of the check does not exist.
 	cluster  *clusterv1.Cluster
 	managers []managerlease.Manager
-	// unlisted is why there may be other managers of kubemend; nil if there are none.
+	// unlisted is the error that may hide other managers of kubemend; nil if managers has all.
 	unlisted error
-	// coreEnded is when the lease of Cluster API core ended, zero while it runs; coreUnread is why that is not known.
+	// coreEnded is when the lease of Cluster API core ended, or zero while core runs. coreUnread is the error if the lease is not known.
 	coreEnded  time.Time
 	coreUnread error
 }
 
-// coreEnded is when the lease of Cluster API core ended, zero while it runs. It counts only in the namespace where clusterctl installs
-// core: a tenant can create one anywhere else.
+// coreEnded returns when the lease of Cluster API core ended, or zero while core runs. It reads the lease only in the namespace where
+// clusterctl installs core, because a tenant can create a lease of that name in its own namespace.
 func (b *byHand) coreEnded(ctx context.Context) (time.Time, error) {
 	lease, key := &coordinationv1.Lease{}, client.ObjectKey{Namespace: coreNamespace, Name: coreLeaseName}
 	if err := b.client.Get(ctx, key, lease); err != nil {
 		return time.Time{}, fmt.Errorf("read the lease %s: %w", key, err)
 	}
 	ends := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
-	if ptr.Deref(lease.Spec.HolderIdentity, "") != "" { // not given back
+	if ptr.Deref(lease.Spec.HolderIdentity, "") != "" { // not released
 		ends = ends.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
 	}
 	if b.now.Before(ends) {
@@ -104,7 +104,7 @@ func (b *byHand) coreEnded(ctx context.Context) (time.Time, error) {
 	return ends, nil
 }
 
-// planClaim is what becomes of a check. It is left as it is where it cannot be seen which controllers would act on it then.
+// planClaim decides whether to claim or release a check. It refuses if it cannot see which controllers would act on the check afterwards.
 func planClaim(facts *claimFacts, release bool) plan {
 	value, paused := facts.check.Annotations[clusterv1.PausedAnnotation]
 	claimed := paused && value == mendv1.Claim
@@ -132,14 +132,14 @@ func planClaim(facts *claimFacts, release bool) plan {
 	return plan{changes, says}
 }
 
-// unseen is what it refuses that a controller cannot be seen, and what a user can do who knows about it.
+// unseen returns the refusal of a change whose effect depends on a controller that the user may not see, with what the user can do.
 func unseen(what, why string) string {
 	return fmt.Sprintf("it cannot be seen whether %s: %s. Ask as a user who can see it, or write the annotation %s with kubectl annotate",
 		what, why, clusterv1.PausedAnnotation)
 }
 
-// standing are the managers that act on the check, why the others do not, and why one of these may all the same.
-func (f *claimFacts) standing() (acting []managerlease.Manager, offs []managerlease.Off, doubt string) {
+// whoActs returns the managers that act on the check, why each manager stands off, and the doubt if one may act all the same.
+func (f *claimFacts) whoActs() (acting []managerlease.Manager, offs []managerlease.Off, doubt string) {
 	for _, manager := range f.managers {
 		off := manager.StandsOff(f.check, f.cluster)
 		switch {
@@ -150,15 +150,15 @@ func (f *claimFacts) standing() (acting []managerlease.Manager, offs []managerle
 		}
 		offs = append(offs, off)
 	}
-	if f.unlisted != nil && len(acting) == 0 { // the one that acts may be among those that are not seen
+	if f.unlisted != nil && len(acting) == 0 { // a manager that could not be listed may act on the check
 		doubt = f.unlisted.Error()
 	}
 	return acting, offs, doubt
 }
 
-// refuseClaim refuses to claim a check on which no controller would act then.
+// refuseClaim returns why the check is not claimed: no controller would act on it afterwards. It returns "" to allow the claim.
 func refuseClaim(facts *claimFacts) string {
-	acting, offs, doubt := facts.standing()
+	acting, offs, doubt := facts.whoActs()
 	switch {
 	case len(acting) > 0:
 		return ""
@@ -169,12 +169,13 @@ func refuseClaim(facts *claimFacts) string {
 	return explain.Clause(refused)
 }
 
-// refuseRelease refuses to release a check that two controllers would act on then, or none, or that the manager would claim again.
+// refuseRelease returns why the check is not released: two controllers would act on it afterwards, or none, or the manager would claim it
+// again. It returns "" to allow the release.
 func refuseRelease(facts *claimFacts) string {
 	if facts.check.Annotations[mendv1.ClaimedByAnnotation] != "" {
 		return "a RemediationPolicy with mode Act claims it: have none do, in Git too, and kubemend releases the check"
 	}
-	acting, _, doubt := facts.standing()
+	acting, _, doubt := facts.whoActs()
 	for _, manager := range acting {
 		if manager.Announcement.Unclaimed == "act" {
 			return fmt.Sprintf("kubemend's manager in %s acts on checks that are not claimed as well "+

@@ -27,7 +27,7 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// clientWith reads and writes these objects.
+// clientWith returns a client of an API server with these objects.
 func clientWith(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
@@ -41,7 +41,7 @@ func lease(namespace, name string, annotations map[string]string) *coordinationv
 	return l
 }
 
-// bound is what binds the ServiceAccount of the manager in a namespace to its role.
+// bound returns the ClusterRoleBinding of the manager's ServiceAccount in a namespace.
 func bound(namespace string) *rbacv1.ClusterRoleBinding {
 	return &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: managerlease.ServiceAccount + "-in-" + namespace, Labels: managerlease.BindingLabels},
@@ -50,13 +50,13 @@ func bound(namespace string) *rbacv1.ClusterRoleBinding {
 	}
 }
 
-// unclaimed has the check not claimed, beside a core that runs.
+// unclaimed removes the claim from the check, and adds a running Cluster API core.
 func unclaimed(p *place) {
 	p.check.Annotations = nil
 	p.objects = append(p.objects, lease("capi-system", coreLeaseName, nil), bound("kubemend-system"))
 }
 
-// claimed are the annotations of the check as it is stored.
+// claimed returns the stored annotations of the check.
 func (p *place) claimed() map[string]string {
 	p.t.Helper()
 	check := &clusterv1.MachineHealthCheck{}
@@ -93,7 +93,7 @@ type writer func([]byte) (int, error)
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
 func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
-	silent, typing := io.Pipe() // there is no answer
+	silent, typing := io.Pipe() // never has an answer
 	defer func() { _ = typing.Close() }()
 	ctx, interrupt := context.WithCancel(t.Context())
 	asked := writer(func(p []byte) (int, error) { interrupt(); return len(p), nil })
@@ -109,7 +109,7 @@ func TestACheckThatAnotherUserHasPausedMeanwhileStays(t *testing.T) {
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			other := &clusterv1.MachineHealthCheck{}
 			err := c.Get(ctx, client.ObjectKeyFromObject(o), other)
-			other.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} // which pauses like any other value
+			other.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} // an empty value pauses like any other
 			return errors.Join(err, c.Update(ctx, other), c.Patch(ctx, o, p, opts...))
 		},
 	})
@@ -120,7 +120,7 @@ func TestACheckThatAnotherUserHasPausedMeanwhileStays(t *testing.T) {
 	}
 }
 
-// docs/cli/claim.md shows what is printed at 100 columns.
+// docs/cli/claim.md shows the output at 100 columns.
 func TestClaimsAreDocumented(t *testing.T) {
 	const path = "../../../docs/cli/claim.md"
 	p := aPlace(t, unclaimed)
@@ -134,7 +134,7 @@ func TestClaimsAreDocumented(t *testing.T) {
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// checkPaused is a check of Cluster prod, paused by that value of the annotation if it is not empty.
+// checkPaused returns a check of Cluster prod, with this value of the paused annotation unless it is empty.
 func checkPaused(value string) *clusterv1.MachineHealthCheck {
 	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers"}}
 	if check.Spec.ClusterName = "prod"; value != "" {
@@ -143,7 +143,7 @@ func checkPaused(value string) *clusterv1.MachineHealthCheck {
 	return check
 }
 
-// claimFactsOf are those of a check that can be claimed, and released if it is paused as "kubemend".
+// claimFactsOf returns the facts of a check that can be claimed or, if paused is "kubemend", released.
 func claimFactsOf(paused string, edits ...func(*claimFacts)) *claimFacts {
 	facts := &claimFacts{check: checkPaused(paused), cluster: &clusterv1.Cluster{}}
 	facts.managers = []managerlease.Manager{{
@@ -230,7 +230,7 @@ func TestChecksAreReleasedIfCoreAndNobodyElseWouldActOnThem(t *testing.T) {
 	}
 }
 
-// isPlanned compares the beginning of what is planned.
+// isPlanned compares the beginning of the plan.
 func isPlanned(t *testing.T, release bool, facts *claimFacts, want string) {
 	t.Helper()
 	decided := planClaim(facts, release)

@@ -1,6 +1,6 @@
-// Package command is the command line of kubectl mend: one file for each command, or for two that read the same.
+// Package command is the command line of kubectl mend: one file for each command, or for two commands that read the same objects.
 //
-// A command reads flags and a cluster, calls the functions of the controllers and prints their plans. It decides nothing.
+// A command reads flags and a cluster, calls the functions of the controllers and prints their plans. It decides nothing itself.
 package command
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// The exit codes, as docs/cli/README.md has them.
+// The exit codes. A test compares these comments with the table in docs/cli/README.md.
 const (
 	// Done says that the command did what it was asked to, whatever it found.
 	Done = 0
@@ -37,14 +37,14 @@ const (
 	Refused = 4
 )
 
-// Options is what all commands share.
+// Options holds what all commands share.
 type Options struct {
 	genericiooptions.IOStreams
-	// Name is how the program was called, such as "kubectl mend".
+	// Name is how the user calls the program, such as "kubectl mend".
 	Name string
-	// Config says which cluster, as which user, in which namespace.
+	// Config has kubectl's flags for the cluster, the user and the namespace.
 	Config *genericclioptions.ConfigFlags
-	// Clock says what time it is where things are judged.
+	// Clock is the clock of the API server or, with --from, of the file.
 	Clock clock.PassiveClock
 
 	allNamespaces bool
@@ -54,23 +54,23 @@ type Options struct {
 
 	version string
 
-	// read reads a cluster, in place of snapshot.Read; for tests.
+	// read replaces snapshot.Read in tests.
 	read func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error)
-	// polls is how often wait reads.
+	// polls is the interval at which `wait` reads the cluster.
 	polls time.Duration
 }
 
-// New returns the command line of a program that was called by name.
+// New returns the root command. name is how the user calls the program.
 func New(streams genericiooptions.IOStreams, name, version string) *cobra.Command {
 	o := &Options{
 		IOStreams: streams, Name: name, Config: genericclioptions.NewConfigFlags(true),
 		Clock: &serverClock{PassiveClock: clock.RealClock{}, warn: streams.ErrOut}, polls: 5 * time.Second,
 	}
-	o.Config.ClusterName = nil // here --cluster is a Cluster of Cluster API, not an entry of the kubeconfig
+	o.Config.ClusterName = nil // --cluster names a Cluster of Cluster API here, not an entry of the kubeconfig
 	return o.root(version)
 }
 
-// commands are all of them, in the order of the help.
+// commands are all commands, in the order of the help.
 var commands = []func(*Options) *cobra.Command{
 	(*Options).status, (*Options).explain, (*Options).wait, (*Options).history, (*Options).report, (*Options).claim, (*Options).release,
 	(*Options).remediate, (*Options).reset, (*Options).hold, (*Options).allow, (*Options).simulate, (*Options).record,
@@ -88,7 +88,7 @@ func (o *Options) root(version string) *cobra.Command {
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs, // so that RunE says what is wrong with them
+		Args:          cobra.ArbitraryArgs, // RunE reports an unknown command, with the exit code Misused
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return c.Help()
@@ -100,7 +100,7 @@ func (o *Options) root(version string) *cobra.Command {
 			return Exit{Misused, fmt.Errorf("there is no command %q%s", args[0], meant)}
 		},
 		DisableFlagsInUseLine:      true,
-		SuggestionsMinimumDistance: 2, // cobra's default counts only for its own error
+		SuggestionsMinimumDistance: 2, // cobra sets its default only in its own error path, which RunE replaces
 	}
 	o.Config.AddFlags(root.PersistentFlags())
 	o.addColour(root)
@@ -111,13 +111,13 @@ func (o *Options) root(version string) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Exit{Misused, err} })
 	for _, add := range commands {
 		verb := add(o)
-		verb.DisableFlagsInUseLine, verb.ValidArgsFunction = true, cobra.NoFileCompletions // the template adds [options]
+		verb.DisableFlagsInUseLine, verb.ValidArgsFunction = true, cobra.NoFileCompletions // kubectl's help template adds [options]
 		root.AddCommand(verb)
 	}
 	return root
 }
 
-// addHelp prints help as kubectl does. Its template calls the program by the name of its file, which is not how a plugin is called.
+// addHelp prints help with kubectl's template, and replaces "kubectl-mend", which the template prints, by "kubectl mend".
 func (o *Options) addHelp(root *cobra.Command) {
 	templates.ActsAsRootCommand(root, nil)
 	help := root.HelpFunc()
@@ -131,7 +131,7 @@ func (o *Options) addHelp(root *cobra.Command) {
 	})
 }
 
-// options lists the flags that the help of the other commands leaves out, since all have them.
+// options is the command that lists the global flags. The help of the other commands leaves them out.
 func (o *Options) options() *cobra.Command {
 	return &cobra.Command{
 		Use:     "options",
@@ -153,28 +153,28 @@ func noArgs(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// Exit is an error that ends the program with a code of its own.
+// Exit is an error that sets the exit code of the program.
 type Exit struct {
 	Code int
 	Err  error
 }
 
-// Error is that of the cause.
+// Error returns the text of the cause, or nothing if the printed answer explains the exit code.
 func (e Exit) Error() string {
-	if e.Err == nil { // the answer says it all
+	if e.Err == nil {
 		return ""
 	}
 	return e.Err.Error()
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e Exit) Unwrap() error { return e.Err }
 
-// Run runs a command line, says what went wrong, and returns the exit code.
+// Run runs the command line, prints its error and returns the exit code.
 func Run(ctx context.Context, root *cobra.Command, streams genericiooptions.IOStreams) (code int) {
 	say := func(wrong string) { _, _ = fmt.Fprintln(text.OnScreen(streams.ErrOut), text.Below(wrong)) }
 	defer func() {
-		if fault := recover(); fault != nil { // Go would print it as it is, with what it quotes
+		if fault := recover(); fault != nil { // the panic may quote text from a server, which Go would print unescaped
 			say(fmt.Sprintf("error: the program failed: %v\n%s", fault, debug.Stack()))
 			code = Failed
 		}
@@ -192,11 +192,10 @@ func Run(ctx context.Context, root *cobra.Command, streams genericiooptions.IOSt
 	return Failed
 }
 
-// worded is an error as kubectl words it: an answer of the API server is passed on as it is, with its reason, and that no server answers
-// is said in the same words.
+// worded returns the text that kubectl prints for an error, such as "Error from server (Forbidden): ..." for an answer of the API server.
 func worded(err error) string {
 	exit := Exit{}
-	if errors.As(err, &exit) { // of several errors, the one that the exit code is of
+	if errors.As(err, &exit) { // print joined errors as a whole if one of them sets the exit code
 		return "error: " + err.Error()
 	}
 	if joined, several := err.(interface{ Unwrap() []error }); several {

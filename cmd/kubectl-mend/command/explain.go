@@ -28,14 +28,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// explained are the kinds of which there is something to explain, and to wait for. A pod is explained by its node.
+// explained are the kinds that both `explain` and `wait` take.
 var explained = []kind{
 	machineKind, nodeKind, hostKind, machineCheckKind, nodeCheckKind, metal3Kind, ownKind, deploymentKind, kubeadmKind, clusterKind,
 }
 
 var explainedOrPod = slices.Concat(explained, []kind{podKind, policyKind, overrideKind})
 
-// selectable are the kinds that --selector selects. Most nodes are not in the management cluster.
+// selectable are the kinds that --selector selects: not Nodes, most of which are not in the management cluster.
 var selectable = slices.DeleteFunc(slices.Clone(explained), func(k kind) bool { return k == nodeKind })
 
 func (o *Options) explain() *cobra.Command {
@@ -51,7 +51,7 @@ func (o *Options) explain() *cobra.Command {
 			"  %[1]s explain machines -l rack=rack1\n  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers", o.Name),
 		RunE: func(c *cobra.Command, args []string) error {
 			found, err := o.explanations(c.Context(), args, cluster, selector)
-			if err := cmp.Or(err, c.Context().Err()); err != nil { // what was read halfway says nothing
+			if err := cmp.Or(err, c.Context().Err()); err != nil { // do not print a page of an interrupted read
 				return err
 			}
 			return o.printExplanations(found)
@@ -84,7 +84,7 @@ func (o *Options) explanations(ctx context.Context, args []string, cluster, sele
 	return found, nil
 }
 
-// selectedExplanations explain the objects of a kind whose labels match. The cluster is read once for all of them.
+// selectedExplanations explains the objects of a kind whose labels match. It reads the cluster once for all of them.
 func (o *Options) selectedExplanations(ctx context.Context, args []string, cluster, selector string) ([]*page.Explanation, error) {
 	k, err := kindAlone(args, selectable...)
 	if err != nil {
@@ -153,7 +153,7 @@ func (o *Options) explanation(ctx context.Context, named subject, cluster string
 		}
 	}
 	if named.namespace = namespace; (named.kind == policyKind || named.kind == overrideKind) && namespace == managerlease.UsualNamespace {
-		everywhere := *o // which those in it are about
+		everywhere := *o // policies and overrides in kubemend-system apply to all namespaces
 		everywhere.allNamespaces, o = true, &everywhere
 	}
 	scope, err := o.scopeAround(ctx, named.kind, named.key(), cluster)
@@ -200,7 +200,7 @@ func pageOf(ctx context.Context, a *inspect.Asker, named subject, cluster string
 	}
 }
 
-// keyOf is where an object is; where the user means all namespaces, there has to be one of that name.
+// keyOf returns the namespace and name of an object. With -A it looks for the name, and returns an error unless one namespace has it.
 func keyOf(ctx context.Context, a *inspect.Asker, named subject) (client.ObjectKey, error) {
 	if named.namespace != "" {
 		return named.key(), nil
@@ -225,7 +225,7 @@ func keyOf(ctx context.Context, a *inspect.Asker, named subject) (client.ObjectK
 		named.kind, named.name, strings.Join(namespaces, ", "))}
 }
 
-// asker inspects the cluster, or the record, that the flags name, at the time that it is there.
+// asker reads the scope and returns an Asker for it, at the time of the cluster or of the record of --from.
 func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Asker, error) {
 	w, err := o.snapshot(ctx, scope)
 	if err != nil {
@@ -236,7 +236,7 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 	return a, nil
 }
 
-// scopeAround is what has to be read to explain an object, of a Cluster that the user names, or of the one that it is of.
+// scopeAround returns the scope to read to explain an object: of the Cluster that the user named, or else of the object's own Cluster.
 func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey, cluster string) (snapshot.Scope, error) {
 	scope := snapshot.Scope{Cluster: cluster, Records: key.Namespace != ""}
 	if k == nodeKind {
@@ -253,8 +253,8 @@ func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey,
 	return scope, nil
 }
 
-// belongings are the names of the Cluster and of the Machine that an object belongs to, so that no others need to be read; each is empty if
-// it is not known at once. Errors are reported when the cluster is read.
+// belongings returns the names of the Cluster and the Machine that an object belongs to, so that no other need be read; empty if unknown.
+// It ignores errors, because reading the snapshot reports them.
 func belongings(ctx context.Context, reader client.Reader, k kind, key client.ObjectKey) (cluster, machine string) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(k.gvk())
@@ -265,7 +265,7 @@ func belongings(ctx context.Context, reader client.Reader, k kind, key client.Ob
 		check := &clusterv1.MachineHealthCheck{}
 		_ = reader.Get(ctx, key, check)
 		return check.Spec.ClusterName, ""
-	case hostKind: // belongs to whom its consumer does
+	case hostKind: // a host belongs to the owner of its consumer
 		host := &bmov1alpha1.BareMetalHost{}
 		_ = reader.Get(ctx, key, host)
 		if host.Spec.ConsumerRef == nil || host.Spec.ConsumerRef.Namespace != key.Namespace {
@@ -287,8 +287,8 @@ func belongings(ctx context.Context, reader client.Reader, k kind, key client.Ob
 	return cluster, machine
 }
 
-// nodeOf is the node that a pod runs on: of the management cluster, or of the workload cluster of a Cluster in namespace. There the pod
-// needs a namespace of its own, since --namespace is that of the Cluster.
+// nodeOf returns the node that a pod runs on: in the management cluster or, if cluster is set, in that workload cluster. Then the pod has
+// to be NAMESPACE/NAME, because --namespace is that of the Cluster.
 func (o *Options) nodeOf(ctx context.Context, pod, namespace, cluster string) (subject, error) {
 	key := client.ObjectKey{Namespace: namespace, Name: pod}
 	in, name, qualified := strings.Cut(pod, "/")

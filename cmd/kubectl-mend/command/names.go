@@ -18,7 +18,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// kind is a kind of objects that a user may name, as its Kind is spelled.
+// kind is a kind of object that a user may name.
 type kind string
 
 const (
@@ -36,10 +36,10 @@ const (
 	namespaceKind    kind = "Namespace"
 	policyKind       kind = "RemediationPolicy"
 	overrideKind     kind = "RemediationOverride"
-	domainKind       kind = "FailureDomain" // no object, but what machines have in common
+	domainKind       kind = "FailureDomain" // a target of RemediationOverrides, not an object
 )
 
-// known are where the kinds are, and what users call them besides their names; the first alias is that of messages and completions.
+// known has the API group and the aliases of each kind. Messages use the first alias.
 var known = map[kind]struct {
 	schema.GroupVersion
 
@@ -66,7 +66,7 @@ func (k kind) alias() string { return known[k].aliases[0] }
 
 func (k kind) gvk() schema.GroupVersionKind { return known[k].WithKind(string(k)) }
 
-// kindCalled returns the kind that a user calls so, in the singular or the plural, with or without its group behind a dot.
+// kindCalled returns the kind of a name or alias, in the singular or the plural, with or without its group: machines.cluster.x-k8s.io.
 func kindCalled(name string) (kind, bool) {
 	name, _, _ = strings.Cut(strings.ToLower(name), ".")
 	for k, called := range known {
@@ -79,7 +79,7 @@ func kindCalled(name string) (kind, bool) {
 	return "", false
 }
 
-// subject is what a user names. The namespace is empty where it is that of the flags, or where the user means all.
+// subject is an object that a user names. The namespace is empty until it is taken from the flags, and with -A.
 type subject struct {
 	kind            kind
 	namespace, name string
@@ -97,8 +97,7 @@ func (s subject) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: s.namespace, Name: s.name}
 }
 
-// parseSome takes the arguments of a command apart that is about one object or several, as kubectl does: TYPE/NAME, each for itself, or
-// TYPE NAME...
+// parseSome parses the arguments of a command that takes one or several objects, as kubectl does: KIND/NAME... or KIND NAME...
 func parseSome(args []string, expected ...kind) ([]subject, error) {
 	if len(args) == 0 {
 		return nil, Exit{Misused, fmt.Errorf("expected %s", spelled(expected, "/NAME"))}
@@ -135,7 +134,7 @@ func parseOne(args []string, expected ...kind) (subject, error) {
 	return named[0], nil
 }
 
-// kindAlone takes the arguments of a command apart that selects objects of one kind by their labels.
+// kindAlone parses the arguments of a command that selects objects of one kind by their labels: the kind.
 func kindAlone(args []string, expected ...kind) (kind, error) {
 	if len(args) == 1 {
 		if k, isKnown := kindCalled(args[0]); isKnown && slices.Contains(expected, k) {
@@ -152,7 +151,7 @@ func listOf(k kind) *metav1.PartialObjectMetadataList {
 	return list
 }
 
-// parse takes an argument such as mhc/workers apart. The kind is one of those that are expected; the error says which.
+// parse parses an argument such as mhc/workers. It returns an error if the kind is not among the expected ones.
 func parse(arg string, expected ...kind) (subject, error) {
 	called, name, has := strings.Cut(arg, "/")
 	k, isKnown := kindCalled(called)
@@ -171,7 +170,7 @@ func parse(arg string, expected ...kind) (subject, error) {
 	return subject{}, Exit{Misused, fmt.Errorf("%q%s: expected %s", arg, wrong, spelled(expected, "/NAME"))}
 }
 
-// spelled are kinds as arguments are to name them, with what follows: mhc/NAME or node/NAME.
+// spelled lists kinds as a user has to write them, each with the suffix: mhc/NAME or node/NAME.
 func spelled(kinds []kind, suffix string) string {
 	names := make([]string, 0, len(kinds))
 	for _, k := range kinds {

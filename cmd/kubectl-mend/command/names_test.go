@@ -48,7 +48,7 @@ func TestNamesAreReadAsUsersWriteThem(t *testing.T) {
 	}
 }
 
-// What a command line cannot mean, and what is not there, has one answer, whichever command is asked.
+// All commands report a wrong command line, or a missing object, in the same way.
 func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 	for line, tc := range map[string]struct {
 		code int
@@ -65,7 +65,7 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		"claim mhc/a --no-such-flag":    {Misused, "unknown flag: --no-such-flag"},
 		"claim mhc/a --kubeconfig=/no":  {Failed, "read the kubeconfig: "},
 		"history -o table":              {Misused, `--output "table": expected go-template,`},
-		"history machine/m -o svg":      {Failed, "no kubeconfig was found"}, // svg is a format
+		"history machine/m -o svg":      {Failed, "no kubeconfig was found"}, // svg is a valid format
 		"history -o jsonpath={.a":       {Misused, `unclosed action`},
 		"history machine a b":           {Misused, `expected one object, not 2`},
 		"report --by rack":              {Misused, `--by "rack": expected cluster, check or cause`},
@@ -114,7 +114,7 @@ func TestAWidePageHasNoBrokenLines(t *testing.T) {
 		if code := run(t, o, strings.Fields(args)...); code != Done {
 			t.Fatalf("%s: exit code %d: %s", args, code, errOut)
 		}
-		pages[args] = regexp.MustCompile(`Time: .*`).ReplaceAllString(out.String(), "Time: then") // two pages are of two moments
+		pages[args] = regexp.MustCompile(`Time: .*`).ReplaceAllString(out.String(), "Time: then") // the pages differ in their times
 	}
 	narrow, wide := pages["explain machine/m -n ns"], pages["explain machine/m -n ns -o wide"]
 	if strings.Count(narrow, "\n") <= strings.Count(wide, "\n") {
@@ -170,7 +170,7 @@ func TestAnErrorOfTheAPIServerIsPassedOnAsKubectlDoes(t *testing.T) {
 	}
 }
 
-// With --all-namespaces a check that is OK is a row on request only, and is counted.
+// With --all-namespaces, checks that are OK are counted, and listed only with --all.
 func TestChecksThatAreOKAreListedOnRequest(t *testing.T) {
 	for line, listed := range map[string]bool{
 		"-A": false, "-A --all": true, "-n ns": true, "-n ns --all": true,
@@ -200,7 +200,7 @@ func TestChecksThatAreOKAreListedOnRequest(t *testing.T) {
 func TestTheClockOfTheServerCounts(t *testing.T) {
 	here := time.Date(2026, 1, 1, 12, 0, 0, 500_000_000, time.UTC)
 	for name, tc := range map[string]struct {
-		date string // as the API server says it
+		date string // the Date header of the API server
 		want time.Time
 		says string
 	}{

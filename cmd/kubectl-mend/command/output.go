@@ -15,33 +15,32 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// The formats of --output that are kubemend's own.
+// The formats of --output that kubectl's printers do not have.
 const (
 	wide = "wide"
-	// svg is a picture.
-	svg = "svg"
+	svg  = "svg"
 )
 
-// raw are the formats in which every character is printed as it is, also on a terminal: those have escapes of their own, and are copied.
+// raw are the formats that are printed without replacing control characters, also on a terminal: they escape such characters themselves.
 var raw = []string{"json", "yaml", "kyaml"}
 
-// output is how a command prints. The printer is nil where it prints for a person.
+// output is how a command prints. The printer is nil if the command prints for a person.
 type output struct {
 	format  string
 	printer printers.ResourcePrinter
 }
 
-// addOutput adds the flags that say how a command prints: those of kubectl, and own formats such as wide. A format or a template that is
-// none is refused before anything is read.
+// addOutput adds the flags for the output format: kubectl's formats, and own ones such as wide. An unknown format or a template with an
+// error is refused before the command reads anything.
 func (o *Options) addOutput(c *cobra.Command, own ...string) {
 	flags := genericclioptions.NewPrintFlags("")
-	flags.NamePrintFlags = nil // what is printed are documents, which have no names
+	flags.NamePrintFlags = nil // the printed documents have no names
 	flags.TemplatePrinterFlags.AddFlags(c)
 	formats := slices.Concat(flags.JSONYamlPrintFlags.AllowedFormats(), flags.TemplatePrinterFlags.AllowedFormats(), own)
 	slices.Sort(formats)
 	c.Flags().StringVarP(flags.OutputFormat, "output", "o", "",
 		"Output format. One of: ("+strings.Join(formats, ", ")+"). If empty, for a person, as wide as the terminal is.")
-	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	c.PreRunE = func(*cobra.Command, []string) error {
 		o.output = output{format: *flags.OutputFormat}
 		name, _, _ := strings.Cut(o.output.format, "=")
@@ -61,13 +60,13 @@ func (o *Options) addOutput(c *cobra.Command, own ...string) {
 	}
 }
 
-// addColour adds the flag that says whether to colour, to all commands. Flags that exclude each other are refused here with the code of a
-// misuse: cobra's own check comes later, and ends with that of a failure.
+// addColour adds the flag --color to all commands. It also refuses flags that exclude each other, with the exit code Misused: cobra's own
+// check comes later, and its error would end with Failed.
 func (o *Options) addColour(root *cobra.Command) {
 	root.PersistentFlags().StringVar(&o.colour, "color", text.Colours[0],
 		"Whether to colour: "+listed(text.Colours, "or")+". auto is on terminals, unless NO_COLOR is set or TERM is dumb.")
 	completions := cobra.FixedCompletions(text.Colours, cobra.ShellCompDirectiveNoFileComp)
-	_ = root.RegisterFlagCompletionFunc("color", completions) // the flag is there
+	_ = root.RegisterFlagCompletionFunc("color", completions) // fails only for an unknown flag
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		if err := c.ValidateFlagGroups(); err != nil {
 			return Exit{Misused, err}
@@ -83,7 +82,7 @@ func (o *Options) painter(out io.Writer) text.Painter {
 	return text.PainterFor(out, o.colour)
 }
 
-// listed are things in a sentence: a, b and c.
+// listed joins things for a sentence: "a, b or c", if last is "or".
 func listed(things []string, last string) string {
 	if n := len(things); n > 1 {
 		return strings.Join(things[:n-1], ", ") + " " + last + " " + things[n-1]
@@ -91,12 +90,12 @@ func listed(things []string, last string) string {
 	return strings.Join(things, "")
 }
 
-// unbroken is a width at which no line is broken.
+// unbroken is a width at which no line is wrapped.
 const unbroken = 1 << 20
 
 func (o *Options) isWide() bool { return o.output.format == wide }
 
-// width is how wide a page may be: as wide as its lines get if that is asked for, so that each stays one for who searches in it.
+// width returns the width of a page. With -o wide no line is wrapped, so that a user can grep for whole lines.
 func (o *Options) width() int {
 	if o.isWide() {
 		return unbroken

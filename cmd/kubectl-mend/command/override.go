@@ -15,7 +15,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 )
 
-// override is one call of hold or allow.
+// override is one call of `hold` or `allow`.
 type override struct {
 	*byHand
 
@@ -57,7 +57,6 @@ func (b *override) flags(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// create creates the RemediationOverride.
 func (b *override) create(ctx context.Context, named subject) error {
 	if b.lasts < time.Minute || b.lasts > 7*24*time.Hour {
 		return Exit{Misused, fmt.Errorf("--for: expected a duration from 1m to 168h, not %s", b.lasts)}
@@ -82,13 +81,13 @@ func (b *override) create(ctx context.Context, named subject) error {
 	if named.kind == namespaceKind {
 		key.Namespace = ""
 	}
-	if named.kind != domainKind { // which is no object
+	if named.kind != domainKind { // a failure domain is no object
 		read.SetGroupVersionKind(named.kind.gvk())
 		if err := page.Read(ctx, b.client, key, read, string(named.kind)); err != nil {
 			return err
 		}
 	}
-	b.yes = b.yes || b.verb == "hold" // which does no harm
+	b.yes = b.yes || b.verb == "hold" // a hold does no harm: do not ask
 	by, err := b.who(ctx)
 	if err != nil {
 		return err

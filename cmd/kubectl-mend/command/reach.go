@@ -27,7 +27,7 @@ func (o *Options) addScope(c *cobra.Command) {
 	c.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Read all namespaces.")
 }
 
-// namespace is the one that the user means; empty for all. A file has nothing to do with the namespace of a kubeconfig.
+// namespace returns the namespace of the flags or of the kubeconfig; empty for all. With --from the kubeconfig does not count.
 func (o *Options) namespace() (string, error) {
 	if o.allNamespaces {
 		return "", nil
@@ -42,8 +42,8 @@ func (o *Options) namespace() (string, error) {
 	return name, nil
 }
 
-// config says which cluster, and as which user. Without a kubeconfig client-go asks a server on this machine, and the user would only see
-// that there is none.
+// config returns how to reach the management cluster. Without a kubeconfig client-go would ask localhost:8080, and the user would see only
+// that the connection was refused.
 func (o *Options) config() (*rest.Config, error) {
 	config, err := o.Config.ToRESTConfig()
 	if err != nil {
@@ -59,7 +59,7 @@ func (o *Options) config() (*rest.Config, error) {
 	return config, nil
 }
 
-// client reads and writes with the user's rights. All that it writes has one name, see mendv1.CommandLineFieldOwner.
+// client returns a client with the user's rights. Its field owner is mendv1.CommandLineFieldOwner.
 func (o *Options) client() (client.Client, error) {
 	config, err := o.config()
 	if err != nil {
@@ -74,7 +74,8 @@ func (o *Options) client() (client.Client, error) {
 	return client.WithFieldOwner(c, mendv1.CommandLineFieldOwner), nil
 }
 
-// reader reads the cluster or, with --from, the file, whose time it is then. The namespace is the one that the user means; empty for all.
+// reader returns a reader of the cluster or, with --from, of the file, and the namespace to read; empty for all. With --from, o.Clock
+// becomes the clock of the file.
 func (o *Options) reader() (client.Reader, string, error) {
 	namespace, err := o.namespace()
 	if err != nil {
@@ -97,11 +98,11 @@ func (o *Options) addSourceFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.from, "from", "",
 		"Read a file that the record command has written, instead of the cluster: what was there when it was recorded, "+
 			"in all namespaces unless -n names one.")
-	_ = cmd.MarkFlagFilename("from") // the flag is there
+	_ = cmd.MarkFlagFilename("from") // fails only for an unknown flag
 }
 
-// snapshot is what a command is about: the file of --from, or the scope as it is read from the cluster, in the namespace of the
-// flags. Its clock says what time it is there.
+// snapshot loads the file of --from, or reads the scope from the cluster, in the namespace of the flags. The clock of the snapshot is that
+// of the file or of the API server.
 func (o *Options) snapshot(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
 	if o.from != "" {
 		return load(o.from)
@@ -126,7 +127,7 @@ func load(name string) (*snapshot.Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the record: %w", err)
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // nothing was written to it
 	w, err := snapshot.Load(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -145,27 +146,27 @@ func (o *Options) sayMissing(w *snapshot.Snapshot) {
 	}
 }
 
-// tolerated is by how much the clock of the user may differ from that of the API server and is still believed. The API server
-// says the time in whole seconds, and an answer takes a while.
+// tolerated is the largest difference between the clocks of the user and of the API server that is ignored, because the Date header has
+// whole seconds and an answer takes a while.
 const tolerated = 3 * time.Second
 
-// serverClock goes as the clock of the API server does, as its first answer tells: by that clock managers renew their leases, and
-// conditions have their times. By a user's clock that is a minute ahead every manager would be gone.
+// serverClock is the clock of the API server, from the Date header of the first answer. Managers renew their leases, and conditions change,
+// by the clocks of the cluster: with a user's clock a minute ahead, every manager's lease would look expired.
 type serverClock struct {
 	clock.PassiveClock
 
 	warn  io.Writer
 	first sync.Once
-	ahead atomic.Int64 // a duration
+	ahead atomic.Int64 // how far the API server's clock is ahead of this machine's: a time.Duration
 }
 
-// Now is what the API server would say; until it has answered, the time of this machine.
+// Now returns the time of the API server, or that of this machine until the API server has answered.
 func (c *serverClock) Now() time.Time { return c.PassiveClock.Now().Add(time.Duration(c.ahead.Load())) }
 
-// Since is the time from t to now.
+// Since returns the time from t to now.
 func (c *serverClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// watch learns the time from the first answer: it was said after the question, and before the answer was here.
+// watch learns the API server's time from the first answer.
 func (c *serverClock) watch(next http.RoundTripper) http.RoundTripper {
 	return snapshot.RoundTripper(func(request *http.Request) (*http.Response, error) {
 		asked := c.PassiveClock.Now()
@@ -177,7 +178,8 @@ func (c *serverClock) watch(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// learn warns if the user's clock differs from that of the API server and is not believed.
+// learn compares the Date header of an answer with the time on this machine, from the request (asked) to now. If the header is further than
+// `tolerated` outside, learn warns, and the clock follows the API server.
 func (c *serverClock) learn(said string, asked time.Time) {
 	date, err := http.ParseTime(said)
 	second, answered, differs := date.Add(time.Second), c.PassiveClock.Now(), "behind"
@@ -197,8 +199,8 @@ func (c *serverClock) learn(said string, asked time.Time) {
 		ahead.Abs().Round(time.Second), differs)
 }
 
-// timeAt is what time it is where c asks. It takes one answer, whatever that is, to know.
+// timeAt returns the time of the API server that c reads. Any answer has it, even an error.
 func (o *Options) timeAt(ctx context.Context, c client.Reader) time.Time {
-	_ = c.List(ctx, listOf(machineCheckKind), client.Limit(1)) // what is wrong is found out by who needs the answer
+	_ = c.List(ctx, listOf(machineCheckKind), client.Limit(1)) // the caller's own reads report the errors
 	return o.Clock.Now()
 }

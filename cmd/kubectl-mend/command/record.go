@@ -38,7 +38,7 @@ What you may not read is left out and reported.`,
 	o.addScope(cmd)
 	cmd.Flags().StringVar(&cluster, "cluster", "", "Name of the cluster to record. If empty, all of the namespace.")
 	cmd.Flags().StringVarP(&file, "output", "o", "-", "File to write. If -, the standard output.")
-	_ = cmd.MarkFlagFilename("output") // the flag is there
+	_ = cmd.MarkFlagFilename("output") // fails only for an unknown flag
 	return cmd
 }
 
@@ -47,7 +47,7 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 	if err != nil {
 		return err
 	}
-	a := inspect.New(ctx, taken, taken.Clock.Now()) // what the controllers ask for is read, wherever it is
+	a := inspect.New(ctx, taken, taken.Clock.Now()) // running the controllers adds what they read to the snapshot
 	a.Judges = true
 	_, _ = a.MachineChecks(ctx, func(*clusterv1.MachineHealthCheck) bool { return true })
 	_, _ = a.NodeChecks(ctx, func(*nhcv1.NodeHealthCheck) bool { return true })
@@ -72,8 +72,8 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 	return err
 }
 
-// save writes a snapshot to a file that its owner alone may read, since the names of everything are in it. A file of that name is replaced
-// when all is written.
+// save writes a snapshot to a file that only its owner may read, because the file has the names of all objects. It replaces an existing
+// file only when all is written.
 func save(taken *snapshot.Snapshot, name string) error {
 	file, err := os.CreateTemp(filepath.Dir(name), ".kubectl-mend-record-*") // with mode 0600
 	if err != nil {

@@ -35,7 +35,7 @@ import (
 
 var recordedAt = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// recorder is a command line in front of a cluster, and notes the scope in which it is read.
+// recorder returns Options for a cluster, which write the scope of each read to scope.
 func recorder(t *testing.T, scope *snapshot.Scope) (o *Options, out, errOut *bytes.Buffer) {
 	t.Helper()
 	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
@@ -152,7 +152,7 @@ func TestTheNamespaceOfAFileIsNotThatOfAKubeconfig(t *testing.T) {
 	}
 }
 
-// recorded is a management cluster from which all may be read, with a record of a machine that is gone, and a command line for it.
+// recorded returns a command line for a management cluster that the user may read, with the RemediationRecord of a machine that is gone.
 func recorded(t *testing.T, edit func(map[string]string, map[right]string)) func(line string) (int, string, string) {
 	t.Helper()
 	t.Setenv("COLUMNS", "")
@@ -226,7 +226,7 @@ func TestAReportIsOfTheRecordsThatCanBeRead(t *testing.T) {
 	}
 }
 
-// A recording has the records, and a report of it is one of the moment at which it was made.
+// A file of kubectl mend record has the RemediationRecords, and a report from it is of the time at which the file was written.
 func TestAReportIsOfARecording(t *testing.T) {
 	mend := recorded(t, func(map[string]string, map[right]string) {})
 	file := filepath.Join(t.TempDir(), "fleet.json")
@@ -278,7 +278,7 @@ func TestHistoryIsReadFromAllThatRemembers(t *testing.T) {
 
 func TestWhereNothingCanBeReadIsNoPlaceWithoutAPast(t *testing.T) {
 	without := interceptor.NewClient(clientWith(t), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-		if _, machines := list.(*clusterv1.MachineList); machines { // without Cluster API
+		if _, machines := list.(*clusterv1.MachineList); machines { // Cluster API is not installed
 			return &meta.NoKindMatchError{}
 		}
 		return c.List(ctx, list, opts...)

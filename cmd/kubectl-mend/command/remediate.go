@@ -53,7 +53,7 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, 
 	if err != nil {
 		return err
 	}
-	scope.Judge = true // what follows from the mark no manager has written yet
+	scope.Judge = true // judge the nodes here: no manager has written yet what the new annotation would cause
 	a, err := o.asker(ctx, scope)
 	if err != nil {
 		return err
@@ -92,32 +92,32 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, 
 	return b.apply(ctx, requested)
 }
 
-// remediationFacts are all that the plan of a remediation by hand is made from.
+// remediationFacts are what planRemediation decides on.
 type remediationFacts struct {
 	named subject
-	// machine is nil if the host, or the node, has none.
+	// machine is nil if the host or the node has no Machine.
 	machine *clusterv1.Machine
-	// before is how the machine stands, after how it would stand with the mark.
+	// before explains the machine as it is, after as it would be with the annotation remediate-machine.
 	before, after *page.Explanation
-	// alone is why kubemend leaves a machine alone that no check judges: an annotation, or its Cluster; empty if it does not.
+	// alone is the annotation or the paused Cluster that keeps every controller from the machine; empty if there is none.
 	alone string
-	// template is the kind of the requests that the check makes which acts first; empty if it asks the owner.
+	// template is the kind of the remediation requests of the machine's MachineHealthCheck; empty if the check uses no template.
 	template string
-	// underway reports that a remediation of the machine has not ended, or begins now.
+	// underway is true if a remediation of the machine has not ended, or begins now.
 	underway bool
-	// request is the HostRemediation that would be made, and cycle how it would stand; nil if the kind is not installed.
+	// request is the HostRemediation that the command would create, cycle its explanation. Both are nil if the kind is not installed.
 	request *mendv1.HostRemediation
 	cycle   *explain.Remediation
-	// host is what the machine names as its host.
+	// host is the host that the machine names.
 	host host.Found
 }
 
-// cycles reports whether a power cycle is what is asked for: of a host, or of a machine whose check asks for one.
+// cycles reports whether the command requests a power cycle: for a host, or for a machine whose check power-cycles.
 func (f *remediationFacts) cycles() bool {
 	return f.named.kind == hostKind || f.template == remediation.Own.Kind || f.template == remediation.Metal3.Kind
 }
 
-// machineNamed is the Machine that a user means; nil if the host, or the node, has none.
+// machineNamed returns the Machine that the user named, or that of the host or node; nil if the host or node has none.
 func (b *byHand) machineNamed(ctx context.Context, a *inspect.Asker, named subject, cluster string) (*clusterv1.Machine, error) {
 	switch named.kind {
 	case hostKind:
@@ -134,15 +134,15 @@ func (b *byHand) machineNamed(ctx context.Context, a *inspect.Asker, named subje
 	return machine, page.Read(ctx, b.client, named.key(), machine, string(machineKind))
 }
 
-// observeRemediation reads how a machine stands, and how it would with the mark and with the request. It changes the snapshot that a is
-// about.
+// observeRemediation explains a machine as it is, and as it would be with the annotation and with the request. It adds the request to the
+// snapshot of a.
 func (b *byHand) observeRemediation(ctx context.Context, a *inspect.Asker, named subject, cluster string) (*remediationFacts, error) {
 	machine, err := b.machineNamed(ctx, a, named, cluster)
 	facts := &remediationFacts{named: named, machine: machine}
 	if err != nil || machine == nil {
 		return facts, err
 	}
-	if facts.before, facts.after, err = standings(ctx, a, facts.machine); err != nil {
+	if facts.before, facts.after, err = explainWithAndWithout(ctx, a, facts.machine); err != nil {
 		return nil, err
 	}
 	target := targetOf(facts.before)
@@ -159,9 +159,9 @@ func (b *byHand) observeRemediation(ctx context.Context, a *inspect.Asker, named
 	return facts, err
 }
 
-// standings are how a machine stands, and how it would with the mark: where its nodes are hidden from the user, both as the manager has
-// written, which may read them.
-func standings(ctx context.Context, a *inspect.Asker, machine *clusterv1.Machine) (before, after *page.Explanation, err error) {
+// explainWithAndWithout explains a machine as it is, and as it would be with the annotation remediate-machine. If the user may not read
+// its nodes, both are from what the manager wrote, because the manager may read them.
+func explainWithAndWithout(ctx context.Context, a *inspect.Asker, machine *clusterv1.Machine) (before, after *page.Explanation, err error) {
 	before, err = page.Machine(ctx, a, client.ObjectKeyFromObject(machine))
 	if err == nil && len(before.Checks) > 0 && before.Checks[0].NodesNotReadable() {
 		a.Judges = false
@@ -170,12 +170,12 @@ func standings(ctx context.Context, a *inspect.Asker, machine *clusterv1.Machine
 	if err != nil {
 		return nil, nil, err
 	}
-	after, err = marked(ctx, a, machine)
+	after, err = explainWith(ctx, a, machine)
 	return before, after, err
 }
 
-// marked is how a machine would stand with the annotation that marks it unhealthy. The snapshot has the machine without it afterwards.
-func marked(ctx context.Context, a *inspect.Asker, machine *clusterv1.Machine) (*page.Explanation, error) {
+// explainWith explains a machine as it would be with the annotation remediate-machine, and removes the annotation from the snapshot again.
+func explainWith(ctx context.Context, a *inspect.Asker, machine *clusterv1.Machine) (*page.Explanation, error) {
 	with := machine.DeepCopy()
 	metav1.SetMetaDataAnnotation(&with.ObjectMeta, clusterv1.RemediateMachineAnnotation, "")
 	if err := a.Snapshot.Add(with); err != nil {
@@ -185,7 +185,7 @@ func marked(ctx context.Context, a *inspect.Asker, machine *clusterv1.Machine) (
 	return after, errors.Join(err, a.Snapshot.Add(machine.DeepCopy()))
 }
 
-// aloneBy is what keeps every controller from a machine, whichever check judges it; empty if nothing does.
+// aloneBy names the annotation or the paused Cluster that keeps every controller from a machine, whichever check judges it; else empty.
 func aloneBy(a *inspect.Asker, machine *clusterv1.Machine) string {
 	for _, key := range []string{clusterv1.MachineSkipRemediationAnnotation, clusterv1.PausedAnnotation} {
 		if _, has := machine.Annotations[key]; has {
@@ -199,7 +199,7 @@ func aloneBy(a *inspect.Asker, machine *clusterv1.Machine) string {
 	return ""
 }
 
-// observeCycle reads how a new HostRemediation would stand; nothing if the kind is not installed.
+// observeCycle explains the HostRemediation that the command would create. It does nothing if the kind is not installed.
 func (f *remediationFacts) observeCycle(ctx context.Context, a *inspect.Asker) error {
 	list := &mendv1.HostRemediationList{}
 	err := a.Snapshot.List(ctx, list, client.InNamespace(f.machine.Namespace))
@@ -219,8 +219,8 @@ func (f *remediationFacts) observeCycle(ctx context.Context, a *inspect.Asker) e
 	return err
 }
 
-// requestByHand is the HostRemediation of a machine that a person asks for. Two who ask at once mean the same name, so that one of them
-// is refused; those that have ended stay, and the next one has a number.
+// requestByHand returns the HostRemediation that a user requests for a machine. If two users ask at once, both create the same name, and
+// the API server refuses one of them. Ended HostRemediations keep their names, so the next name gets a number.
 func requestByHand(machine *clusterv1.Machine, others []mendv1.HostRemediation) *mendv1.HostRemediation {
 	name := machine.Name + "-by-hand"
 	for n := 2; slices.ContainsFunc(others, func(other mendv1.HostRemediation) bool { return other.Name == name }); n++ {

@@ -23,12 +23,12 @@ import (
 
 const (
 	beyondLimits = "To power-cycle one host beyond the limits, see docs/too-many-unhealthy.md"
-	// byNodeCheck is said of a node that a NodeHealthCheck judges at most.
+	// byNodeCheck is the refusal for a node that no MachineHealthCheck judges.
 	byNodeCheck = "No MachineHealthCheck judges it, and a NodeHealthCheck deletes a request for a healthy node. To make one by hand, see " +
 		"docs/too-many-unhealthy.md. The host of a Machine is power-cycled with kubectl mend remediate host/NAME"
 )
 
-// refuse is a plan that requests nothing: why, and what a person can do.
+// refuse returns a plan that requests nothing, with the reason and what a user can do.
 func refuse(why, fix string) plan {
 	if fix != "" {
 		why += ". " + fix
@@ -36,8 +36,8 @@ func refuse(why, fix string) plan {
 	return plan{refuses, why}
 }
 
-// planRemediation decides whether a remediation is requested. Nothing is requested that no controller acts on, or that the limits of a
-// check would not let begin and no controller would block.
+// planRemediation decides whether the command requests a remediation. It refuses if no controller would act on the request, or if the
+// request would exceed the limits of a check and no controller would block it.
 func planRemediation(facts *remediationFacts) plan {
 	machine := facts.machine
 	switch {
@@ -55,13 +55,13 @@ func planRemediation(facts *remediationFacts) plan {
 		return refuse(facts.alone, "")
 	case len(facts.after.Checks) > 0:
 		return planByCheck(facts)
-	case len(facts.after.Unread) > 0, !facts.cycles(): // the checks may not be read, or there is none
+	case len(facts.after.Unread) > 0, !facts.cycles(): // the user may not read the checks, or no check judges the machine
 		return refuse(facts.after.Message, facts.after.Next.Text)
 	}
 	return planCycle(facts)
 }
 
-// targetOf is what is explained, as the check that acts first judges it; nil if none does.
+// targetOf returns the explained machine as its first check judges it; nil if no check judges it.
 func targetOf(e *page.Explanation) *explain.Target {
 	if len(e.Checks) == 0 || len(e.Checks[0].Targets) == 0 {
 		return nil
@@ -86,13 +86,12 @@ func planByCheck(facts *remediationFacts) plan {
 	return planMark(facts)
 }
 
-// planMark is the plan for a machine that its check marks unhealthy because of the annotation. What blocks the remediation then is for
-// the check's controller.
+// planMark plans the annotation that marks a machine unhealthy for its check. The check's controller still applies its limits and blockers.
 func planMark(facts *remediationFacts) plan {
 	check, target, machine := &facts.after.Checks[0], targetOf(facts.before), facts.machine
 	const tooMany = clusterv1.MachineHealthCheckTooManyUnhealthyReason
 	healthy := target != nil && target.State == cliv1.StateHealthy && facts.before.Checks[0].Reason != tooMany
-	switch { // what a manager has written does not have the mark
+	switch { // a status that the manager wrote (Written) does not count the new annotation, so compare the limit here
 	case healthy && (check.Reason == tooMany || target.Written != nil && check.Limits.Remaining < 1):
 		return refuse(fmt.Sprintf("Machine %s is healthy, and to mark it unhealthy would be one too many: "+
 			"%s would remediate nothing any more (%s)", machine.Name, check.String(), check.Allowance()), beyondLimits)
@@ -104,15 +103,15 @@ func planMark(facts *remediationFacts) plan {
 	if blockerOf(check, targetOf(facts.after)) != nil {
 		says += "; it waits for what blocks it"
 	}
-	if facts.template != "" { // the end of such a request does not remove the annotation
+	if facts.template != "" { // a request from a template ends without removing the annotation
 		says += fmt.Sprintf("; the machine stays unhealthy until the annotation is removed: "+
 			"kubectl mend reset machine/%s, when its %s has done its work", machine.Name, facts.template)
 	}
 	return plan{changes, says}
 }
 
-// planCycle is the plan for a machine whose host is power-cycled by a request of its own, which no check blocks: so it is only made if
-// the check would remediate the machine at this moment.
+// planCycle plans the HostRemediation that power-cycles the machine's host. No check blocks such a request later, so the command creates
+// it only if the check would remediate the machine now.
 func planCycle(facts *remediationFacts) plan {
 	machine, request := facts.machine, facts.request
 	if request == nil {
@@ -146,19 +145,19 @@ func planCycle(facts *remediationFacts) plan {
 		request.Name, *request.Spec.Strategy.RetryLimit+1, machine.Name)}
 }
 
-// blockedBy is why a check would not begin a remediation of its target now; empty if it would.
+// blockedBy returns why a check would not begin a remediation of its target now; empty if it would.
 func blockedBy(check *explain.Check, target *explain.Target) string {
 	if blocker := blockerOf(check, target); blocker != nil {
 		return blocker.Text
 	}
-	undecided := check.Kind == string(nodeCheckKind) || target.Written != nil // what the mark changes
+	undecided := check.Kind == string(nodeCheckKind) || target.Written != nil // neither takes the annotation into account
 	if undecided && (check.Message != "" || target.State == cliv1.StateHealthy && check.Limits.Remaining < 1) {
 		return cmp.Or(check.Message, check.Allowance())
 	}
 	return ""
 }
 
-// blockerOf is the first that blocks the remediation of a target, whichever controller acts on its check; nil if none does.
+// blockerOf returns the first blocker of a target, or nil. NotActing does not count if another controller acts on the check.
 func blockerOf(check *explain.Check, target *explain.Target) *explain.Blocker {
 	for i := range target.Blockers {
 		if b := &target.Blockers[i]; b.Reason != explain.NotActing || !check.ActsElsewhere() {
@@ -170,8 +169,8 @@ func blockerOf(check *explain.Check, target *explain.Target) *explain.Blocker {
 
 const namedPods = 10
 
-// hardPowerOff says what a power cycle of a machine's host does to the pods on its node: no drain comes before it, and no
-// PodDisruptionBudget is asked.
+// hardPowerOff returns the warning that a power cycle stops the pods on a machine's node without a drain and without asking their
+// PodDisruptionBudgets.
 func (b *byHand) hardPowerOff(ctx context.Context, machine *clusterv1.Machine) string {
 	const says = "The power-off is hard: no pod is drained before it, and no PodDisruptionBudget is asked"
 	node := machine.Status.NodeRef.Name
@@ -190,8 +189,8 @@ func (b *byHand) hardPowerOff(ctx context.Context, machine *clusterv1.Machine) s
 	return fmt.Sprintf("%s. Pods on node %s: %s%s", says, node, strings.Join(pods, ", "), unlisted)
 }
 
-// podsOn are the pods that a drain would evict from a node, by name, each with the PodDisruptionBudgets that select it; unlisted says that
-// these may not be listed, as by kubemend's own account in a workload cluster (docs/reference/rights.md).
+// podsOn returns the names of the pods that a drain would evict from a node, each with the PodDisruptionBudgets that select it. unlisted is
+// not empty if they may not be listed, as with kubemend's own account in a workload cluster (docs/reference/rights.md).
 func (b *byHand) podsOn(ctx context.Context, cluster client.ObjectKey, node string) (names []string, unlisted string, err error) {
 	reader, err := b.workload(ctx, cluster)
 	if err != nil {
@@ -220,7 +219,7 @@ func (b *byHand) podsOn(ctx context.Context, cluster client.ObjectKey, node stri
 	return names, unlisted, nil
 }
 
-// budgetsOf says in parentheses which PodDisruptionBudgets select a pod; empty if none does.
+// budgetsOf lists the PodDisruptionBudgets that select a pod, in parentheses; empty if none does.
 func budgetsOf(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) string {
 	var says strings.Builder
 	for i := range budgets {

@@ -42,13 +42,13 @@ func (o *Options) report() *cobra.Command {
 	c.Flags().StringSliceVar(&q.By, "by", q.By,
 		"What to divide the remediations by: "+listed(report.Dimensions, "or")+", or several of them; none if empty.")
 	dimensions := cobra.FixedCompletions(report.Dimensions, cobra.ShellCompDirectiveNoFileComp)
-	_ = c.RegisterFlagCompletionFunc("by", dimensions) // the flag is there
+	_ = c.RegisterFlagCompletionFunc("by", dimensions) // fails only for an unknown flag
 	o.addOutput(c, wide)
 	o.addSourceFlags(c)
 	return c
 }
 
-// printReport reads the records of the namespace that the user means, and prints what they answer. Since is zero for all of them.
+// printReport reads the RemediationRecords of the namespace of the flags and prints the report. If since is zero, all records count.
 func (o *Options) printReport(ctx context.Context, q report.Question, since time.Duration) error {
 	q.By = slices.DeleteFunc(q.By, func(by string) bool { return by == "" })
 	for _, by := range q.By {
@@ -76,7 +76,7 @@ func (o *Options) printReport(ctx context.Context, q report.Question, since time
 	})
 }
 
-// listRecords lists the RemediationRecords of a namespace, or of all if it is empty, by name. It is false where their kind is not
+// listRecords lists the RemediationRecords of a namespace, or of all if it is empty, sorted by name. It returns false if their kind is not
 // installed.
 func listRecords(ctx context.Context, reader client.Reader, namespace string) ([]*mendv1.RemediationRecord, bool, error) {
 	list := &mendv1.RemediationRecordList{}
@@ -157,8 +157,8 @@ func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.D
 	})
 }
 
-// observeHistory reads what history is made of beside records, of one namespace or of all if it is empty. What may not be read is done
-// without, and said; it is an error if nothing can be. A kind that is not installed has no objects, and that is no trouble.
+// observeHistory reads Machines and events of a namespace, or of all if it is empty. It returns a line of trouble for each kind that could
+// not be read, and an error if no kind could. A kind that is not installed is no trouble.
 func observeHistory(ctx context.Context, c client.Reader, namespace string) (*history.Objects, []string, error) {
 	var machines clusterv1.MachineList
 	var events, ofNodes eventsv1.EventList
@@ -174,7 +174,7 @@ func observeHistory(ctx context.Context, c client.Reader, namespace string) (*hi
 	if len(trouble) == 2 {
 		return objects, trouble, fmt.Errorf("nothing could be read: %s", trouble[0])
 	}
-	if namespace != "" && namespace != metav1.NamespaceDefault { // there are the events about what has no namespace
+	if namespace != "" && namespace != metav1.NamespaceDefault { // events about cluster-scoped objects are in namespace default
 		list(&ofNodes, metav1.NamespaceDefault, "events about nodes")
 	}
 	for _, event := range ofNodes.Items {

@@ -77,16 +77,16 @@ func (b *byHand) resetNamed(ctx context.Context, named subject) error {
 
 type resetFacts struct {
 	host *bmov1alpha1.BareMetalHost
-	// orphans are the annotations that act on its power for remediations that do not exist.
+	// orphans are the host's power annotations of remediations that do not exist.
 	orphans map[string]types.UID
-	// remediations are those that act on its power, and those of its machine.
+	// remediations are the remediations that act on the host's power, and those of its machine.
 	remediations []remediation.OfKind
-	// markedFor is the machine for which kubemend marked it; nil if there is none any more.
+	// markedFor is the machine for which kubemend marked the host unhealthy; nil if that machine is gone.
 	markedFor *clusterv1.Machine
 }
 
-// observeHost reads what a reset of a host depends on, from the API server itself. What cannot be read fails it: a remediation that is
-// not seen would be taken for one that does not exist.
+// observeHost reads what planResetHost decides on from the API server. It returns every read error: otherwise a remediation that it could
+// not read would be taken for one that does not exist, and its annotation would be removed.
 func (b *byHand) observeHost(ctx context.Context, key client.ObjectKey) (*resetFacts, error) {
 	facts := &resetFacts{host: &bmov1alpha1.BareMetalHost{}}
 	if err := page.Read(ctx, b.client, key, facts.host, string(hostKind)); err != nil {
@@ -156,7 +156,8 @@ func planResetHost(facts *resetFacts, marks int) plan {
 	return decided
 }
 
-// underwayOf is the remediation of the host that has not ended; empty if there is none. One that waits for this very reset does not count.
+// underwayOf names a remediation of the host that has not ended; empty if there is none. If the host is disproved, a remediation that has
+// not powered it off yet waits for this reset, and does not count.
 func underwayOf(facts *resetFacts) string {
 	underway := ""
 	for _, rem := range facts.remediations {

@@ -18,7 +18,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// exhausted marks w1's host as kubemend does for a machine.
+// exhausted adds the annotations by which kubemend marks w1's host unhealthy for a machine.
 func exhausted(machine string) func(*place) {
 	return func(p *place) {
 		p.hosts["w1"].Annotations = map[string]string{
@@ -28,7 +28,7 @@ func exhausted(machine string) func(*place) {
 	}
 }
 
-// keptOff keeps w1's host powered off for a remediation, which asked for a receipt as well.
+// keptOff adds the annotations by which a remediation keeps w1's host powered off and asks for a receipt.
 func keptOff(uid string) func(*place) {
 	return func(p *place) {
 		metav1.SetMetaDataAnnotation(&p.hosts["w1"].ObjectMeta, infrav1.PowerOffAnnotationPrefix+uid, infrav1.PowerOffAnnotationValue)
@@ -37,7 +37,7 @@ func keptOff(uid string) func(*place) {
 	}
 }
 
-// remediated gives w1 a HostRemediation in a state, with its finalizer unless it has ended.
+// remediated adds a HostRemediation of w1 in a state. A remediation that has not ended has a finalizer.
 func remediated(state string, finalizers ...string) func(*place) {
 	return func(p *place) {
 		rem := requestByHand(p.machines["w1"], nil)
@@ -47,7 +47,7 @@ func remediated(state string, finalizers ...string) func(*place) {
 	}
 }
 
-// host is w1's as it is stored.
+// host reads the host of w1.
 func (p *place) host() *bmov1alpha1.BareMetalHost {
 	p.t.Helper()
 	h := &bmov1alpha1.BareMetalHost{}
@@ -130,7 +130,7 @@ func TestNoPowerAnnotationIsRemovedWhereNoKindIsInstalled(t *testing.T) {
 	}
 }
 
-// A remediation that is not seen would be taken for one that does not exist.
+// The command would take a remediation that it cannot read for one that does not exist, and remove its annotation.
 func TestWhoCannotReadRemediationsResetsNothing(t *testing.T) {
 	p := aPlace(t, exhausted("gone"), keptOff("nothing"))
 	p.unread = errors.New("hostremediations is forbidden")

@@ -25,18 +25,18 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// right is what a user asks for, or may.
+// right is a verb on a resource.
 type right struct{ verb, group, resource string }
 
 func (r right) String() string { return r.verb + " " + strings.Trim(r.group+"/"+r.resource, "/") }
 
-// granted are the rights of docs/examples/mend-reader.yaml, by the role that gives them.
+// granted returns the rights in docs/examples/mend-reader.yaml, with the role that grants each.
 func granted(t *testing.T) map[right]string {
 	t.Helper()
 	return grantedBy(t, "../../../docs/examples/mend-reader.yaml")
 }
 
-// grantedBy are the rights of the roles in a file.
+// grantedBy returns the rights of the roles in a file, with the role that grants each.
 func grantedBy(t *testing.T, path string) map[right]string {
 	t.Helper()
 	file, err := os.Open(path)
@@ -62,9 +62,9 @@ func grantedBy(t *testing.T, path string) map[right]string {
 	}
 }
 
-// warden is an API server with one object of each kind, which notes what is asked for and refuses what is not granted.
+// warden is an API server with one object of each kind. It notes the rights that requests use, and refuses requests without a right.
 type warden struct {
-	objects map[string]string // as JSON, by group, version and plural
+	objects map[string]string // in JSON, by GROUP/VERSION/PLURAL
 	granted map[right]string
 
 	mu    sync.Mutex
@@ -109,7 +109,7 @@ func (w *warden) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	}
 	if is.verb == "list" {
 		var typed metav1.TypeMeta
-		_ = json.Unmarshal([]byte(object), &typed) // the objects are those of this test
+		_ = json.Unmarshal([]byte(object), &typed) // this test wrote the objects
 		if strings.Contains(in.Header.Get("Accept"), "as=PartialObjectMetadataList") {
 			typed = metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}
 		}
@@ -118,7 +118,7 @@ func (w *warden) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	_, _ = fmt.Fprint(out, object)
 }
 
-// discovery says which kinds there are.
+// discovery answers discovery requests.
 func (w *warden) discovery(path string) string {
 	groups, resources := map[string]bool{}, []string{}
 	for _, key := range slices.Sorted(maps.Keys(w.objects)) {
@@ -152,7 +152,7 @@ func (w *warden) discovery(path string) string {
 		strings.TrimPrefix(strings.TrimPrefix(path, "/apis/"), "/api/"), strings.Join(resources, ","))
 }
 
-// object is one of the name x, in a namespace of that name as well if it has one, with more in it.
+// object returns an object with the name x in JSON, in namespace x if the kind is namespaced. more are other fields.
 func object(apiVersion, kind string, namespaced bool, more string) string {
 	where := ""
 	if namespaced {
@@ -161,7 +161,7 @@ func object(apiVersion, kind string, namespaced bool, more string) string {
 	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{%s"name":"x","uid":%q,"resourceVersion":"1","labels":{"cluster.x-k8s.io/cluster-name":"x"}}%s}`, apiVersion, kind, where, apiVersion+kind, more)
 }
 
-// everything is an object of each kind that is looked at, with as much in it as it takes that the others are looked at.
+// everything returns an object of each kind that commands read. Its references make the commands read all kinds.
 func everything(workload string) map[string]string {
 	const capi, bmo, infra, nhc = "cluster.x-k8s.io/v1beta2", "metal3.io/v1alpha1", "infrastructure.cluster.x-k8s.io/v1beta2", "remediation.medik8s.io/v1alpha1"
 	const strategy = `,"spec":{"strategy":{"type":"Reboot","retryLimit":1,"timeout":"300s"}}`
@@ -218,7 +218,7 @@ func everything(workload string) map[string]string {
 	}
 }
 
-// serve has the warden answer at an address.
+// serve starts the warden, and returns its URL.
 func (w *warden) serve(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewServer(w)
@@ -226,7 +226,7 @@ func (w *warden) serve(t *testing.T) string {
 	return server.URL
 }
 
-// guarded is a warden who grants these rights, and a command line of somebody who has them.
+// guarded returns a warden that grants these rights, and a command line for it.
 func guarded(t *testing.T, rights map[right]string) (*warden, func(args ...string) (int, string)) {
 	t.Helper()
 	t.Setenv("COLUMNS", "")
@@ -248,7 +248,7 @@ func guarded(t *testing.T, rights map[right]string) (*warden, func(args ...strin
 	}
 }
 
-// mended runs a command line, and returns how it ends and what it prints.
+// mended runs a command line, and returns its exit code and both outputs.
 func mended(t *testing.T, args ...string) (code int, out, problems string) {
 	t.Helper()
 	streams, _, stdout, stderr := genericiooptions.NewTestIOStreams()
@@ -258,7 +258,7 @@ func mended(t *testing.T, args ...string) (code int, out, problems string) {
 	return code, stdout.String(), stderr.String()
 }
 
-// The example is what docs/cli/rights.md tells administrators to apply: it lacks nothing, and has nothing that no command needs.
+// docs/cli/rights.md tells administrators to apply the example. It has exactly the rights that the commands need.
 func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
 	rights := granted(t)
 	w, mend := guarded(t, rights)
@@ -285,14 +285,14 @@ func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
 		}
 	}
 	for is, role := range rights {
-		// Where a list is allowed, a single object may be looked at as well: which command does changes from one release to the next.
+		// A right to list may come with a right to get: which of them a command uses changes from release to release.
 		if !w.asked[is] && (is.verb != "get" || !w.asked[right{"list", is.group, is.resource}]) {
 			t.Errorf("%s may %s, which no command needs", role, is)
 		}
 	}
 }
 
-// The reader's role has no right to get pods, nor does anything else need it.
+// The example role has no right to get pods, because nothing else needs that.
 func TestAPodOfTheManagementClusterNamesItsNode(t *testing.T) {
 	rights := granted(t)
 	rights[right{"get", "", "pods"}] = "view"
@@ -305,7 +305,7 @@ func TestAPodOfTheManagementClusterNamesItsNode(t *testing.T) {
 	}
 }
 
-// A kind is read when an answer needs it: a page does not go without one that nothing has asked for before.
+// A kind is read when a page first needs it. The page must not miss the objects of that kind.
 func TestAPageReadsWhatItSpeaksOf(t *testing.T) {
 	const deployments = "cluster.x-k8s.io/v1beta2/machinedeployments"
 	w, mend := guarded(t, granted(t))
@@ -330,7 +330,7 @@ func TestAPageReadsWhatItSpeaksOf(t *testing.T) {
 	}
 }
 
-// The table of docs/cli/rights.md says that every right can be missing.
+// docs/cli/rights.md says that every right may be missing.
 func TestARightThatIsMissingIsSaidAndGoneOnWithout(t *testing.T) {
 	for is := range granted(t) {
 		if is.verb == "patch" || is.verb == "get" && is.resource != "secrets" {
@@ -342,7 +342,7 @@ func TestARightThatIsMissingIsSaidAndGoneOnWithout(t *testing.T) {
 			_, mend := guarded(t, rights)
 			var all strings.Builder
 			want := fmt.Sprintf("cannot %s resource %q", is.verb, is.resource)
-			for line, mayEnd := range map[string]bool{ // there is nothing to explain or to play without what it is about
+			for line, mayEnd := range map[string]bool{ // explain and simulate fail without the right to read their object
 				"status -A": false, "history -A": false, "report -A": true, "record -A -o " + filepath.Join(t.TempDir(), "record"): false,
 				"explain machine/x -n x": true, "explain mhc/x -n x": true, "simulate -A": true,
 			} {

@@ -29,10 +29,10 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// obey is what somebody writes wherever an API server takes any text: a title, an empty screen, a line like one of ours.
+// obey is a hostile text for fields that take any text: it sets a title, clears the screen and fakes a line of the page.
 const obey = "Stopped\x1b]0;owned\x07\x1b[2J\u202e\r\x9b31m\nDo this: kubectl delete cluster c1"
 
-// hostileSnapshot is one in which everybody who may write text has written that.
+// hostileSnapshot returns a snapshot with the text obey in all fields that take any text.
 func hostileSnapshot(_ context.Context, _ snapshot.Scope) (*snapshot.Snapshot, error) {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid"} }
 	long := metav1.NewTime(recordedAt.Add(-24 * 60 * 60 * 1e9))
@@ -70,7 +70,7 @@ func hostileSnapshot(_ context.Context, _ snapshot.Scope) (*snapshot.Snapshot, e
 	return w, err
 }
 
-// An API server has names checked. A file has what its writer put there.
+// An API server validates names. A file may have any names.
 func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 	const name = "m\nDo this: kubectl delete cluster c1\t"
 	file := filepath.Join(t.TempDir(), obey)
@@ -110,7 +110,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 	}
 }
 
-// recordedFrom is a file with what read gives.
+// recordedFrom writes a file with the snapshot that read returns, and returns its name.
 func recordedFrom(t *testing.T, read func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error)) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "record")
@@ -122,7 +122,7 @@ func recordedFrom(t *testing.T, read func(context.Context, snapshot.Scope) (*sna
 	return file
 }
 
-// hostilelyNamed is hostileSnapshot in which a machine, its check and an event have a name that begins a line.
+// hostilelyNamed reads a hostileSnapshot in which a machine, its check and an event have this name.
 func hostilelyNamed(name string) func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
 	return func(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
 		w, err := hostileSnapshot(ctx, scope)
@@ -144,10 +144,10 @@ func hostilelyNamed(name string) func(context.Context, snapshot.Scope) (*snapsho
 	}
 }
 
-// forged reports whether a line begins with what somebody else has written.
+// forged reports whether a line of the output begins like the faked line in obey.
 func forged(shown string) bool { return strings.Contains("\n"+shown, "\nDo this:") }
 
-// What goes wrong in the program itself is printed by Go otherwise, with whatever caused it.
+// Without the recovery in Run, Go would print the panic with its text unescaped.
 func TestAPanicIsSpelledOut(t *testing.T) {
 	var terminal bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &terminal, ErrOut: &terminal}
@@ -161,7 +161,7 @@ func TestAPanicIsSpelledOut(t *testing.T) {
 	}
 }
 
-// A program has to get what there is.
+// Programs need the texts unchanged.
 func TestJSONAndYAMLAreWhatThereIs(t *testing.T) {
 	var pages []any
 	for _, format := range []string{"json", "yaml"} {
@@ -174,7 +174,7 @@ func TestJSONAndYAMLAreWhatThereIs(t *testing.T) {
 		if err := yaml.Unmarshal(out.Bytes(), &page); err != nil {
 			t.Fatalf("%s: %v", format, err)
 		}
-		delete(page, "time") // it is now
+		delete(page, "time") // differs between the two runs
 		pages = append(pages, page)
 		if format == "json" && !strings.Contains(out.String(), `with reason Stopped\u001b]0;owned\u0007`) {
 			t.Errorf("it is not as it was written:\n%s", out)
@@ -194,12 +194,12 @@ func contentOf(t *testing.T, page string) string {
 	return string(content)
 }
 
-// Scripts go by the exit codes; what they mean is what the comments of the constants say.
+// Scripts depend on the exit codes. The page is made from the comments of the constants.
 func TestExitCodesAreDocumented(t *testing.T) {
 	golden.Section(t, readme, "exit codes", exitCodes(t))
 }
 
-// exitCodes are the constants of command.go in which a comment says what the code says.
+// exitCodes returns a table of the exit codes, from the comments in command.go that begin with "NAME says that".
 func exitCodes(t *testing.T) string {
 	t.Helper()
 	var table strings.Builder
@@ -216,7 +216,7 @@ func exitCodes(t *testing.T) string {
 	return table.String()
 }
 
-// docs/cli/README.md has users copy the file.
+// docs/cli/README.md tells users to copy the file.
 func TestTheKeysOfK9sAreForKindsThatAreExplained(t *testing.T) {
 	var file struct {
 		Plugins map[string]struct{ Scopes []string }
@@ -255,7 +255,7 @@ func TestEveryCommandShowsAnExample(t *testing.T) {
 	}
 }
 
-// A flag that every command takes is in the help of options alone.
+// Only the help of `options` lists the global flags.
 func TestTheHelpOfACommandListsItsOwnFlags(t *testing.T) {
 	for line, global := range map[string]bool{"options": true, "status --help": false, "completion bash --help": false, "": false} {
 		code, out, problems := mended(t, strings.Fields(line)...)

@@ -70,7 +70,7 @@ func (s *simulation) addFlags(c *cobra.Command) {
 	f.StringVarP(&s.file, "filename", "f", "",
 		"File with MachineHealthChecks, NodeHealthChecks, the remediation templates that they name, RemediationPolicies and "+
 			"RemediationOverrides. If -, the standard input.")
-	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json") // the flag is there
+	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json") // fails only for an unknown flag
 	f.StringVar(&s.Cluster, "cluster", "",
 		"Name of the Cluster whose checks are simulated, with those of the file. If empty, those of all Clusters.")
 	f.StringArrayVar(&s.Set, "set", nil,
@@ -89,7 +89,7 @@ func (s *simulation) addFlags(c *cobra.Command) {
 	f.IntVar(&s.most, "at-most", unlimited, "Exit with code 4 if more remediations would start than that. If -1, any number may.")
 }
 
-// args takes the selector of --fail -l SELECTOR, which is no argument of --fail for the parser of flags, and no other argument.
+// args accepts the selector of `--fail -l SELECTOR`, which the flag parser takes for an argument of the command, and no other argument.
 func (s *simulation) args(c *cobra.Command, args []string) error {
 	for i, what := range s.Fail {
 		if what == "-l" && len(args) > 0 {
@@ -135,7 +135,7 @@ func (o *Options) simulated(ctx context.Context, s simulation) (*cliv1.Simulatio
 			return nil, err
 		}
 		s.Manifest = m
-		if m.JudgesNodes() { // by the Machines of all clusters
+		if m.JudgesNodes() { // a NodeHealthCheck needs the Machines of all clusters
 			scope.Cluster = ""
 		}
 	}
@@ -155,7 +155,7 @@ func (o *Options) simulated(ctx context.Context, s simulation) (*cliv1.Simulatio
 	return answer, err
 }
 
-// manifest reads a file, or the standard input. What is all in one namespace is looked at there, unless the flags name another one.
+// manifest reads the checks of a file or of the standard input. It returns an error if they are in another namespace than the one read.
 func (o *Options) manifest(name string) (simulate.Manifest, error) {
 	from := o.In
 	if name == "-" {
@@ -165,7 +165,7 @@ func (o *Options) manifest(name string) (simulate.Manifest, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read a manifest: %w", err)
 		}
-		defer func() { _ = file.Close() }() // it was only read
+		defer func() { _ = file.Close() }() // nothing was written to it
 		from = io.Reader(file)
 	}
 	namespace, err := o.namespace()

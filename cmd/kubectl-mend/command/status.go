@@ -56,7 +56,7 @@ func (o *Options) printStatus(ctx context.Context, scope snapshot.Scope, layout 
 		return err
 	}
 	s, err := page.Of(ctx, a, namespace, scope.Cluster)
-	if err := cmp.Or(err, ctx.Err()); err != nil { // what was read halfway says nothing
+	if err := cmp.Or(err, ctx.Err()); err != nil { // do not print a page of an interrupted read
 		return err
 	}
 	return o.print(s.Document(), func() error {
@@ -65,14 +65,14 @@ func (o *Options) printStatus(ctx context.Context, scope snapshot.Scope, layout 
 	})
 }
 
-// clusterIsThere is an error if there is certainly no Cluster of that name in the namespace, or in any if that is empty: a name that was
-// mistyped must not look like a cluster where all machines are healthy.
+// clusterIsThere returns an error if no Cluster has the name in the namespace, or in any namespace if that is empty. Without the error a
+// mistyped name would look like a cluster whose machines are all healthy.
 func clusterIsThere(ctx context.Context, reader client.Reader, namespace, name string) error {
 	if name == "" {
 		return nil
 	}
 	list := &clusterv1.ClusterList{}
-	unread := reader.List(ctx, list, client.InNamespace(namespace)) // it may be there then, and that it was not read is said beside the answer
+	unread := reader.List(ctx, list, client.InNamespace(namespace)) // if this fails, the Cluster may exist, and the answer has the error
 	called := func(c clusterv1.Cluster) bool { return c.Name == name }
 	if unread == nil && !slices.ContainsFunc(list.Items, called) {
 		if namespace == "" {

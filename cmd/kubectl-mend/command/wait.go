@@ -17,16 +17,16 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// What can be waited for that is no phase.
+// The values of --for that are no phase.
 const (
-	untilRemediated = "remediated"    // the object is healthy and nothing is in flight, or it is gone
-	untilUnhealthy  = "unhealthy"     // it is remediating or blocked
-	untilBack       = "capacity-back" // of a machine, or of all machines of an owner or a Cluster; or no other machine is to come
+	untilRemediated = "remediated"    // the object is healthy with no remediation in flight, or it is gone
+	untilUnhealthy  = "unhealthy"     // the object is remediating or blocked
+	untilBack       = "capacity-back" // the machine or its replacement has a Ready node, or none is due; of an owner: all have one
 )
 
 var awaitable = []string{"healthy", untilRemediated, untilBack, untilUnhealthy, "pending", "remediating", "blocked", "unknown"}
 
-// aWeek is how long is waited with a timeout below zero, as by kubectl wait.
+// aWeek is the timeout that replaces a negative one, as in kubectl wait.
 const aWeek = 7 * 24 * time.Hour
 
 type waiting struct {
@@ -54,7 +54,7 @@ func (o *Options) wait() *cobra.Command {
 	c.Flags().DurationVar(&w.timeout, "timeout", 30*time.Second, "How long to wait. Zero means check once and do not wait; a negative value means a week.")
 	c.Flags().StringVar(&w.cluster, "cluster", "", "Name of the Cluster that the node is of, where several have one of that name.")
 	o.addScope(c)
-	_ = c.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(awaitable, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	_ = c.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(awaitable, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	return c
 }
 
@@ -80,16 +80,16 @@ func (w *waiting) run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// await waits for one object. What is read when the timeout expires is read to its end, so that the error has the last state.
+// await waits for one object until limited ends. A read that is under way then goes on with ctx, so that the error has the last state.
 func (w *waiting) await(ctx, limited context.Context, named subject) error {
 	state := ""
 	err := wait.PollUntilContextCancel(limited, w.polls, true, func(context.Context) (bool, error) {
 		e, err := w.explanation(ctx, named, w.cluster)
 		gone, found := explain.Missing(""), "not known"
 		switch {
-		case ctx.Err() != nil: // what was read halfway says nothing
+		case ctx.Err() != nil: // an interrupted read gives no answer
 			return false, ctx.Err()
-		case err != nil && snapshot.Silent(err): // a script waits for hours
+		case err != nil && snapshot.Silent(err): // go on: an API server that restarts must not end a script that waits for hours
 			_, _ = fmt.Fprintln(w.ErrOut, err)
 		case err != nil && (!errors.As(err, &gone) || w.until != untilRemediated):
 			return false, err
@@ -115,7 +115,7 @@ func (w *waiting) await(ctx, limited context.Context, named subject) error {
 	return err
 }
 
-// ends says that the condition is met, of an object that is gone without an explanation.
+// ends prints that the condition is met, as kubectl wait does. e is nil if the object is gone.
 func (w *waiting) ends(named subject, e *page.Explanation) error {
 	called, name := named.kind, named.name
 	if e != nil {

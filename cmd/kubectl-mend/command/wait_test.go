@@ -20,8 +20,8 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
 
-// standingMachine is Machine ns/m with a check, whose node has had a status of Ready for that long; without a status there is no such
-// machine.
+// standingMachine returns a reader of a cluster with Machine ns/m and its check. The node has had this status of Ready for ago. Without a
+// status there is no machine.
 func standingMachine(ready corev1.ConditionStatus, ago time.Duration) func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
 	return func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
 		long, since := metav1.NewTime(time.Now().Add(-24*time.Hour)), metav1.NewTime(time.Now().Add(-ago))
@@ -49,8 +49,8 @@ func standingMachine(ready corev1.ConditionStatus, ago time.Duration) func(conte
 	}
 }
 
-// deployed makes what standingMachine is about, if it exists, a machine of MachineDeployment md, which is to have one, and keeps a record
-// of it.
+// deployed adds MachineDeployment md with replicas to the cluster of standingMachine, makes the machine, if any, one of its machines, and
+// adds a record of it.
 func deployed(is func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error), replicas int32) func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
 	return func(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
 		w, err := is(ctx, scope)
@@ -77,7 +77,7 @@ func deployed(is func(context.Context, snapshot.Scope) (*snapshot.Snapshot, erro
 	}
 }
 
-// waiter is a command line in front of a machine that is so, and after each change otherwise.
+// waiter returns Options whose reads return these clusters, one after the other, and the last again and again.
 func waiter(t *testing.T, is ...func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error)) (o *Options, out, errOut *bytes.Buffer) {
 	t.Helper()
 	o, out, errOut = recorder(t, &snapshot.Scope{})
@@ -165,7 +165,7 @@ func TestSimulate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args  []string
 		code  int
-		wants string // on either stream
+		wants string // on the standard output or the standard error
 	}{
 		"a manifest from the standard input": {[]string{"-f", "-", "-n", "ns"}, Done, "None of 0 machines would be remediated"},
 		"and for all namespaces":             {[]string{"-f", "-", "-A", "-o", "json"}, Done, `"starts"`},

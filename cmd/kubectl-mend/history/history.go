@@ -1,5 +1,4 @@
-// Package history lists what has happened to machines, nodes, hosts and their checks: the steps of RemediationRecords, and events that tell
-// what no step does.
+// Package history lists what has happened to machines, nodes, hosts and their checks, from the steps of RemediationRecords and from events.
 package history
 
 import (
@@ -19,26 +18,26 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// Objects are what a history is made of. What is missing is done without.
+// Objects are the input of a history. Any of them may be missing.
 type Objects struct {
 	Events []eventsv1.Event
-	// Records are those that concern the scope.
+	// Records are the records that concern the scope.
 	Records []*mendv1.RemediationRecord
-	// Machines are those of the namespace, by which those of a Node or a Cluster are found.
+	// Machines are the Machines of the namespace. They show which Machines belong to a Node or a Cluster.
 	Machines []clusterv1.Machine
 }
 
-// alike is how far apart an event and a step of a record may be that are about the same fact: events are sent in bundles, records are
-// written later.
+// alike is how far apart an event and a step of a record about the same fact may be. Events are sent in batches, and records are written
+// later.
 const alike = time.Minute
 
-// Of is what has happened within a scope, oldest first.
+// Of returns what has happened within a scope, oldest first.
 func Of(o *Objects, s Scope) *cliv1.History {
 	events := eventsWithin(o, s)
 	told := map[cliv1.Reference][]*event{}
 	for i := range events {
 		told[events[i].Object] = append(told[events[i].Object], &events[i])
-		if related := events[i].related.Reference; related != events[i].Object { // a power cycle says on the host what is asked of that
+		if related := events[i].related.Reference; related != events[i].Object { // events of a power cycle may be on its host
 			told[related] = append(told[related], &events[i])
 		}
 	}
@@ -64,8 +63,7 @@ func latest(e *cliv1.HistoryEntry) time.Time {
 	return e.LastTime.Time
 }
 
-// inOrder compares when two things happened. Of one second, records know no more: a machine is marked before its remediation is decided,
-// and a remediation ends last.
+// inOrder compares two entries by second, and within a second by rank, because some times, such as that of a decision, have no fractions.
 func inOrder(a, b cliv1.HistoryEntry) int {
 	if order := a.Time.Truncate(time.Second).Compare(b.Time.Truncate(time.Second)); order != 0 {
 		return order
@@ -74,11 +72,12 @@ func inOrder(a, b cliv1.HistoryEntry) int {
 		return order
 	}
 	if a.Source == cliv1.SourceRecord {
-		return 0 // the steps of a record are in their order
+		return 0 // a record lists its steps in order
 	}
 	return a.Time.Compare(b.Time.Time)
 }
 
+// rank orders entries of one second: a machine is marked unhealthy before its remediation is decided, and a remediation ends last.
 func rank(e *cliv1.HistoryEntry) int {
 	switch {
 	case e.Reason == mendv1.EventMachineMarkedUnhealthy:
@@ -91,18 +90,18 @@ func rank(e *cliv1.HistoryEntry) int {
 	return 1
 }
 
-// ours are the names under which kubemend's controllers report.
+// ours are the reporters of events from kubemend's controllers.
 var ours = []string{"kubemend", "NodeHealthCheck"}
 
-// watched are the kinds of others whose events matter.
+// watched are the kinds whose events matter also if other controllers report them.
 var watched = []string{
 	machineKind, machineCheckKind, nodeCheckKind, hostKind, clusterKind, "MachineSet", "MachineDeployment", "KubeadmControlPlane",
 }
 
-// ofNodes are the reasons of events about nodes that matter; kubelets tell many more.
+// ofNodes are the reasons of events about nodes that matter. Kubelets report many others.
 var ofNodes = []string{"NodeNotReady", "NodeReady", "Rebooted", "DeletingNode", "RemovingNode"}
 
-// object is what an event is about.
+// object is an object that an event regards or relates to.
 type object struct {
 	cliv1.Reference
 	uid types.UID
@@ -110,14 +109,14 @@ type object struct {
 
 func (o *object) isCheck() bool { return o.Kind == machineCheckKind || o.Kind == nodeCheckKind }
 
-// event is an entry that is from an event.
+// event is an entry that is made from an event.
 type event struct {
 	cliv1.HistoryEntry
 
 	about, related object
 }
 
-// near reports whether an event may be about what happened at a moment.
+// near reports whether an event was first or last reported about the time at.
 func (e *event) near(at time.Time) bool {
 	return e.Time.Sub(at).Abs() <= alike || latest(&e.HistoryEntry).Sub(at).Abs() <= alike
 }
@@ -136,7 +135,7 @@ func eventsWithin(o *Objects, s Scope) []event {
 	return once(events)
 }
 
-// Matters reports whether an event may be in a history. The notes of others are theirs.
+// Matters reports whether an event may be in a history.
 func Matters(e *eventsv1.Event) bool {
 	kind := e.Regarding.Kind
 	switch {
@@ -148,7 +147,7 @@ func Matters(e *eventsv1.Event) bool {
 	return slices.Contains(watched, kind) || strings.HasSuffix(kind, requestSuffix)
 }
 
-// eventOf is an event as an entry. The prefix of all notes of NodeHealthChecks is left out.
+// eventOf returns an event as an entry, without the prefix that all notes of NodeHealthChecks have.
 func eventOf(e *eventsv1.Event) event {
 	r := event{about: objectOf(&e.Regarding), HistoryEntry: cliv1.HistoryEntry{
 		Type: eventType(e.Type == corev1.EventTypeWarning), Reason: e.Reason, Source: cliv1.SourceEvent, Reporter: reporterOf(e),
@@ -158,8 +157,7 @@ func eventOf(e *eventsv1.Event) event {
 	if e.Related != nil {
 		r.related = objectOf(e.Related)
 	}
-	// The events of client-go's older recorder have other fields.
-	at := e.EventTime.Time
+	at := e.EventTime.Time // client-go's older recorder sets the deprecated fields instead
 	if at.IsZero() {
 		at = e.DeprecatedFirstTimestamp.Time
 	}
@@ -169,7 +167,7 @@ func eventOf(e *eventsv1.Event) event {
 	r.Time = metav1.NewTime(at.UTC())
 	switch {
 	case e.Series != nil:
-		// A series is begun with the second one.
+		// client-go begins a series with the second event.
 		r.Count, r.LastTime = max(e.Series.Count, 2), cliv1.Moment(e.Series.LastObservedTime.Time)
 	case e.DeprecatedCount > 1:
 		r.Count, r.LastTime = e.DeprecatedCount, cliv1.Moment(e.DeprecatedLastTimestamp.Time)
@@ -181,8 +179,8 @@ func reporterOf(e *eventsv1.Event) string {
 	return cmp.Or(e.ReportingController, e.DeprecatedSource.Component)
 }
 
-// objectOf names what an event is about. The namespace of what has none is that of the event, and is left out. Kubelets write the name of
-// their node as its UID.
+// objectOf returns an object of an event. It drops the namespace of cluster-scoped kinds, which is that of the event, and the UID if it is
+// the name of the node, which kubelets write there.
 func objectOf(ref *corev1.ObjectReference) object {
 	o := object{cliv1.Reference{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}, ref.UID}
 	if o.Kind == nodeKind || o.Kind == nodeCheckKind {
@@ -194,11 +192,11 @@ func objectOf(ref *corev1.ObjectReference) object {
 	return o
 }
 
-// together is how far apart events may be that one step has sent.
+// together is how far apart the events of one step may be.
 const together = 5 * time.Second
 
-// once drops events that were sent about several objects at once: about a remediation, and about its host and machine as well.
-// The one about the remediation stays.
+// once drops the copies of an event that a controller sends for several objects: it keeps the event of the remediation, and drops those of
+// its host and machine.
 func once(events []event) []event {
 	told := map[cliv1.Reference][]event{}
 	for _, e := range events {

@@ -21,14 +21,14 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// of is the history of a scope, made of the records that concern it.
+// of returns the history of a scope, from the records that concern it.
 func of(o *Objects, s Scope) []cliv1.HistoryEntry {
 	within := *o
 	within.Records = slices.DeleteFunc(slices.Clone(o.Records), func(r *mendv1.RemediationRecord) bool { return !s.Concerns(r) })
 	return Of(&within, s).Items
 }
 
-// reasons are those of a history.
+// reasons returns the reasons of a history.
 func reasons(o *Objects, s Scope) []string {
 	var reasons []string
 	for _, e := range of(o, s) {
@@ -65,7 +65,7 @@ func TestHistoryHasEachFactOnce(t *testing.T) {
 
 func TestAPictureHasEachFactInTheLaneOfItsObject(t *testing.T) {
 	o := metal()
-	o.Events[1].Note += " <b>\x1b[2J" // what a tenant wrote ends neither the picture nor a terminal's
+	o.Events[1].Note += " <b>\x1b[2J" // a tenant's text must not break the picture
 	var out strings.Builder
 	must.Do(t, SVG(&out, of(o, Scope{})))
 	golden.Compare(t, "testdata/everything.svg", out.String())
@@ -77,7 +77,7 @@ func TestAPictureHasEachFactInTheLaneOfItsObject(t *testing.T) {
 func TestWhatBelongsToAnObject(t *testing.T) {
 	cycle := []string{"NodeNotReady", "MachineMarkedUnhealthy", "RemediationDecided", "RequestCreated", "PowerOffRequested", "PowerOff", "Fenced", "PowerOnRequested", "PoweredOn", "Healed"}
 	replacement := []string{"MachineMarkedUnhealthy", "RemediationDecided", "OwnerRequested", "Draining", "FailedDrainNode", "OwnerCreates", "ReplacementFound", "Replaced"}
-	const restricted = "RemediationRestricted" // concerns all machines of the check
+	const restricted = "RemediationRestricted" // about all machines of the check
 	for name, tc := range map[string]struct {
 		scope Scope
 		want  []string
@@ -100,8 +100,7 @@ func TestWhatBelongsToAnObject(t *testing.T) {
 	}
 }
 
-// An event is left out if a step tells its fact, and stays if none does: of a power cycle by hand the record may have nothing but the
-// request.
+// An event is left out if a step says the same. For a power cycle by hand, the record may have no step but the request.
 func TestAnEventStaysUnlessAStepTellsItsFact(t *testing.T) {
 	machine, check, request := regarding(machineKind, "workers-a"), regarding(machineCheckKind, "workers"), regarding("HostRemediation", "workers-a")
 	byHand := regarding("HostRemediation", "workers-c-by-hand")
@@ -129,7 +128,7 @@ func TestAnEventStaysUnlessAStepTellsItsFact(t *testing.T) {
 	}
 }
 
-// What is asked of a host is one event on that, and no step of the request repeats it.
+// An event on the host replaces the step of the request that says the same.
 func TestAnEventOnTheHostTellsAStepOfItsRequest(t *testing.T) {
 	o := metal()
 	want := reasons(o, a(machineKind, "workers-a"))
@@ -147,18 +146,18 @@ func TestAnEventOfAnotherObjectOfTheNameDoesNotBelong(t *testing.T) {
 	if !slices.Contains(reasons(o, a(machineKind, "workers-old")), "Fenced") {
 		t.Error("a request that is gone is not known by the name of its machine")
 	}
-	o.Records[0].Spec.Target.Node.UID = "" // then it is known by its name
+	o.Records[0].Spec.Target.Node.UID = "" // then the name alone identifies the node
 	if !slices.Contains(reasons(o, a(machineKind, "workers-a")), "Rebooted") {
 		t.Error("the events of a node whose UID the record does not know do not belong to it")
 	}
-	o.Records[0].Spec.Target.Node.UID, o.Records[0].Spec.Target.ClusterUID = "Node workers-a", "before" // clusterctl move
+	o.Records[0].Spec.Target.Node.UID, o.Records[0].Spec.Target.ClusterUID = "Node workers-a", "before" // as after clusterctl move
 	o.Records[0].OwnerReferences = []metav1.OwnerReference{{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: clusterKind, Name: "prod", UID: "after"}}
 	if !slices.Contains(reasons(o, a(machineKind, "workers-a")), "Rebooted") {
 		t.Error("after a move the events of a node do not belong to it")
 	}
 }
 
-// A user who may write records in a namespace may name in one what is in another.
+// A user who may write records in one namespace can name objects of another namespace in them.
 func TestARecordHidesNoEventOfAnotherNamespace(t *testing.T) {
 	o := metal()
 	o.Records[0].Namespace = "theirs"
@@ -167,7 +166,7 @@ func TestARecordHidesNoEventOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// rename is an object of the same name that has another UID.
+// rename returns a reference to an object of the same name with another UID.
 func rename(o corev1.ObjectReference, uid types.UID) corev1.ObjectReference {
 	o.UID = uid
 	return o
@@ -181,7 +180,7 @@ func TestARecordSaysWhoAskedForARemediation(t *testing.T) {
 	}
 }
 
-// Without its events, which are gone after an hour, a power cycle has the steps of its record.
+// The API server deletes events after an hour. Then a power cycle has only the steps of its record.
 func TestWithoutEventsTheStepsOfARecordRemain(t *testing.T) {
 	o := metal()
 	o.Events = nil
@@ -217,7 +216,7 @@ func at(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.S
 
 func stamp(seconds int) *metav1.Time { return new(metav1.NewTime(at(seconds))) }
 
-// regarding names an object whose UID is its kind and name.
+// regarding returns a reference to an object whose UID is "KIND NAME".
 func regarding(kind, name string) corev1.ObjectReference {
 	ref := corev1.ObjectReference{Kind: kind, Namespace: "metal", Name: name, UID: types.UID(kind + " " + name)}
 	if kind == nodeKind || kind == nodeCheckKind {
@@ -249,7 +248,7 @@ func seen(times int32, last int) func(*eventsv1.Event) {
 	}
 }
 
-// old makes it an event of client-go's older recorder.
+// old makes an event like one of client-go's older recorder.
 func old(component string, times int32, last int) func(*eventsv1.Event) {
 	return func(e *eventsv1.Event) {
 		e.DeprecatedFirstTimestamp, e.DeprecatedLastTimestamp = metav1.NewTime(e.EventTime.Truncate(time.Second)), *stamp(last)
@@ -270,7 +269,7 @@ func step(seconds int, reason, message string, object *mendv1.RecordRef) mendv1.
 	return mendv1.RecordStep{Time: metav1.NewMicroTime(stamp(seconds).Time), Reason: reason, Message: message, Object: object}
 }
 
-// cycled is the record of a power cycle, as the controller of records writes it.
+// cycled returns the record of a power cycle.
 func cycled() *mendv1.RemediationRecord {
 	request := ref("HostRemediation", "workers-a")
 	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers-a-1b2c"}}
@@ -294,7 +293,7 @@ func cycled() *mendv1.RemediationRecord {
 	return r
 }
 
-// replacing is the record of a machine that its owner has replaced, on the host of which another one runs by now.
+// replacing returns the record of a machine that its owner has replaced. Another machine has its host now.
 func replacing() *mendv1.RemediationRecord {
 	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers-old-3f2a"}}
 	r.Spec = mendv1.RemediationRecordSpec{
@@ -316,7 +315,7 @@ func replacing() *mendv1.RemediationRecord {
 	return r
 }
 
-// metal is a cluster in which one worker was power-cycled, another one was replaced, and a third one is healthy.
+// metal returns a cluster with a worker that was power-cycled, a worker that was replaced, and a healthy worker.
 func metal() *Objects {
 	machine, check := regarding(machineKind, "workers-a"), regarding(machineCheckKind, "workers")
 	request, host, node, former := regarding("HostRemediation", "workers-a"), regarding(hostKind, "host-0"), regarding(nodeKind, "workers-a"), regarding(machineKind, "workers-old")

@@ -18,10 +18,10 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// roomy is from how many columns on there is room for objects and messages beside the rest. On fewer they are below it.
+// roomy is the width from which objects and messages are printed beside the other columns. On a narrower terminal they are below.
 const roomy = 120
 
-// Print writes when each entry happened, its reason, its object and its message. With Wide all of that is one line.
+// Print writes the time, type, reason, object and message of each entry. With Wide each entry is one line.
 func Print(out io.Writer, entries []cliv1.HistoryEntry, l text.Layout) error {
 	heading := "TIME"
 	if l.UTC || l.Wide {
@@ -70,14 +70,14 @@ func when(e *cliv1.HistoryEntry, l text.Layout) string {
 	return fmt.Sprintf("%s (x%d in %s)", first, e.Count, duration.HumanDuration(latest(e).Sub(e.Time.Time)))
 }
 
-// lanes are the columns of a drawing: what the steps of a remediation happen to.
+// lanes are the columns of a drawing: the objects that a remediation acts on.
 var lanes = []string{"check", "host", "node", "owner"}
 
-// laneOf is the index of the lane of an entry: by its reason where a check decides it, else by the kind of its object.
+// laneOf returns the index of the lane of an entry, by its reason or by the kind of its object.
 func laneOf(e *cliv1.HistoryEntry) int {
 	ofCheck := append([]string{decidedReason, mendv1.EventMachineMarkedUnhealthy, mendv1.EventMachineHealthy}, outcomes...)
 	ofNode := []string{string(powercycle.FencedReason), string(powercycle.MovingWorkload)}
-	lane := "owner" // of a Machine, or of what makes it
+	lane := "owner" // of a Machine or its owner
 	switch kind := e.Object.Kind; {
 	case kind == machineCheckKind, kind == nodeCheckKind, slices.Contains(ofCheck, e.Reason):
 		lane = "check"
@@ -89,7 +89,7 @@ func laneOf(e *cliv1.HistoryEntry) int {
 	return slices.Index(lanes, lane)
 }
 
-// The sizes of a drawing, in pixels, and how many characters of a sentence fit: its whole is the tooltip.
+// The sizes of a drawing, in pixels, and the number of characters of a sentence that fit. The tooltip has the whole sentence.
 const (
 	laneStart = 240
 	laneWidth = 70
@@ -97,7 +97,7 @@ const (
 	mostText  = 90
 )
 
-// drawing has the names of the lanes in its first row, and each entry in a row of its own.
+// drawing has a first row with the names of the lanes, and a row for each entry.
 var drawing = template.Must(template.New("svg").Funcs(template.FuncMap{"xml": escaped}).Parse(
 	`<svg xmlns="http://www.w3.org/2000/svg" width="{{.Width}}" height="{{.Height}}">
 <style>text{font:13px sans-serif;dominant-baseline:middle}.lane{font-weight:bold;text-anchor:middle}.Warning{fill:#b00020}
@@ -112,7 +112,7 @@ line{stroke:#ccc}polyline{fill:none;stroke:#888}</style>
 
 func escaped(s string) string {
 	var out strings.Builder
-	_ = xml.EscapeText(&out, []byte(s)) // a strings.Builder takes all
+	_ = xml.EscapeText(&out, []byte(s)) // a strings.Builder returns no error
 	return out.String()
 }
 
@@ -122,7 +122,7 @@ type row struct {
 	Type                  cliv1.EventType
 }
 
-// SVG draws entries as a picture for a postmortem: time runs downwards, in UTC, and each fact is a dot in the lane of what it happened to.
+// SVG draws entries as a picture for a postmortem. Time runs downwards, in UTC, and each entry is a dot in the lane of its object.
 func SVG(out io.Writer, entries []cliv1.HistoryEntry) error {
 	textStart := laneStart + len(lanes)*laneWidth - laneWidth/2
 	picture := struct {
@@ -143,7 +143,8 @@ func SVG(out io.Writer, entries []cliv1.HistoryEntry) error {
 		if runes := []rune(sentence); len(runes) > mostText {
 			short = string(runes[:mostText-1]) + "…"
 		}
-		picture.Rows = append(picture.Rows, row{laneStart + laneOf(e)*laneWidth, rowHeight*(i+1) + rowHeight/2, when, short, sentence, e.Type})
+		x, y := laneStart+laneOf(e)*laneWidth, rowHeight*(i+1)+rowHeight/2
+		picture.Rows = append(picture.Rows, row{x, y, when, short, sentence, e.Type})
 	}
 	return drawing.Execute(out, picture)
 }

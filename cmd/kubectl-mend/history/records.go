@@ -16,10 +16,10 @@ import (
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
-// decidedReason is the reason of what was decided, which is no step of a record.
+// decidedReason is the reason of the entry for the decision, which a record has in its spec and not among its steps.
 const decidedReason = "RemediationDecided"
 
-// The reasons of the last steps of records, which are their outcomes.
+// The reasons of the last steps of records: the outcomes.
 const (
 	healed    = string(mendv1.RecordHealed)
 	replaced  = string(mendv1.RecordReplaced)
@@ -30,7 +30,7 @@ const (
 
 var outcomes = []string{healed, replaced, gone, givenUp, cancelled}
 
-// toldOnce are the reasons of events that say the same as steps of a record, with the reasons of these.
+// toldOnce maps the reason of an event to the reasons of the steps that say the same.
 var toldOnce = map[string][]string{
 	mendv1.EventRemediationStarted: {decidedReason},
 	nhcv1.EventRemediationCreated:  {decidedReason},
@@ -40,8 +40,8 @@ var toldOnce = map[string][]string{
 	mendv1.EventCapacityNotComing:  {gone, givenUp, cancelled},
 }
 
-// toldBy are the events about a request that tell more exactly what a step of its record does: the record says what the request waits for
-// from then on.
+// toldBy maps the reason of a step to the reasons of events that say more: the step says what a request waits for, and the event what was
+// done. A step with the value nil is always left out.
 var toldBy = map[string][]powercycle.Reason{
 	records.RemediatorActs:             {powercycle.PowerOffRequestedReason, powercycle.RebootRequestedReason},
 	string(powercycle.PoweringOff):     {powercycle.PowerOffRequestedReason},
@@ -58,7 +58,7 @@ func stepsOf(r *mendv1.RemediationRecord) []mendv1.RecordStep {
 	return append([]mendv1.RecordStep{decided}, r.Status.Steps...)
 }
 
-// ofRecord are the steps of a record that no event tells more exactly.
+// ofRecord returns the steps of a record, without those for which an event says more.
 func ofRecord(r *mendv1.RemediationRecord, told map[cliv1.Reference][]*event) []cliv1.HistoryEntry {
 	target := cliv1.Reference{}
 	if ref := cmp.Or(r.Spec.Target.Machine, r.Spec.Target.Node, r.Spec.Target.Host); ref != nil {
@@ -100,10 +100,10 @@ func decidedOf(r *mendv1.RemediationRecord) string {
 	return s
 }
 
-// recordTells reports whether a record tells what an event does about one of its objects: none in another namespace, where its writer may
-// have no rights.
+// recordTells reports whether a step of a record says the same as an event. A record does not count for an object in another namespace,
+// because its writer may have no rights there.
 func recordTells(r *mendv1.RemediationRecord, e *event) bool {
-	over := r.Status.Ended != nil && e.Time.After(r.Status.Ended.Add(alike)) // as nearly all of thousands are
+	over := r.Status.Ended != nil && e.Time.After(r.Status.Ended.Add(alike)) // a cheap test first: there may be thousands of records
 	tells := func(o *object) bool {
 		return !o.isCheck() && (o.Namespace == "" || o.Namespace == r.Namespace) && names(r, o, e.Time.Time)
 	}
@@ -111,7 +111,7 @@ func recordTells(r *mendv1.RemediationRecord, e *event) bool {
 		return false
 	}
 	return slices.ContainsFunc(stepsOf(r), func(step mendv1.RecordStep) bool {
-		quoted := strings.Count(step.Message, " ") >= 2 && strings.Contains(e.Message, step.Message) // a word or two are in many texts
+		quoted := strings.Count(step.Message, " ") >= 2 && strings.Contains(e.Message, step.Message) // fewer words may match by chance
 		same, known := toldOnce[e.Reason]
 		if known {
 			return e.near(step.Time.Time) && slices.Contains(same, step.Reason)
@@ -120,16 +120,15 @@ func recordTells(r *mendv1.RemediationRecord, e *event) bool {
 	})
 }
 
-// recordRef is what a record names. The kinds of Cluster API that a record waits for have no namespace in it: they are in its own.
+// recordRef returns an object that a record names. A reference without a namespace is in the namespace of the record.
 func recordRef(ref *mendv1.RecordRef, r *mendv1.RemediationRecord) cliv1.Reference {
 	switch ref.Kind {
-	case nodeKind, nodeCheckKind, "VolumeAttachment": // kinds without namespaces
+	case nodeKind, nodeCheckKind, "VolumeAttachment": // cluster-scoped kinds
 		return cliv1.Reference{Kind: ref.Kind, Name: ref.Name}
 	}
 	return cliv1.Reference{Kind: ref.Kind, Namespace: cmp.Or(ref.Namespace, r.Namespace), Name: ref.Name}
 }
 
-// The kinds that a history knows.
 const (
 	machineKind      = "Machine"
 	nodeKind         = "Node"
@@ -139,30 +138,30 @@ const (
 	clusterKind      = "Cluster"
 )
 
-// requestSuffix is how the kinds of remediation requests end.
+// requestSuffix ends the kinds of remediation requests.
 const requestSuffix = "Remediation"
 
-// Scope is what somebody wants to know about: one object, with all that belongs to it, or everything in a namespace.
+// Scope selects what a history is about: one object with all that belongs to it, or everything in a namespace.
 type Scope struct {
-	// Namespace is that of the object, where its kind has one; empty for all.
+	// Namespace is the namespace of the object; empty for all.
 	Namespace string
 	// Kind and Name are those of a Machine, a Node, a BareMetalHost, a check or a Cluster; empty for everything.
 	Kind, Name string
-	// Since is how far back; zero for as far as is remembered.
+	// Since is the earliest time; zero for no limit.
 	Since time.Time
 }
 
-// in reports whether the scope reaches into a namespace. What has none is in all.
+// in reports whether a namespace is in the scope. Objects without a namespace always are.
 func (s Scope) in(namespace string) bool {
 	return s.Namespace == "" || namespace == "" || s.Namespace == namespace
 }
 
-// named reports whether the user has named an object of any UID.
+// named reports whether the user has named an object. The UID does not count.
 func (s Scope) named(kind, namespace, name string) bool {
 	return kind == s.Kind && name == s.Name && s.in(namespace)
 }
 
-// Concerns reports whether a record belongs to the scope. It is cheap: there may be ten thousands.
+// Concerns reports whether a record belongs to the scope. It has to be fast, because there may be ten thousands of records.
 func (s Scope) Concerns(r *mendv1.RemediationRecord) bool {
 	if !s.in(r.Namespace) || r.Status.Ended != nil && r.Status.Ended.Time.Before(s.Since) {
 		return false
@@ -185,8 +184,8 @@ func (s Scope) Concerns(r *mendv1.RemediationRecord) bool {
 	}, func(ref *mendv1.RecordRef) bool { return ref != nil && ref.Kind == s.Kind && ref.Name == s.Name })
 }
 
-// members tell which objects belong to a scope: the machines that the user means, by their UIDs, and what records name. Nodes and hosts are
-// those of records, which know their UIDs: a node of another cluster may have the same name.
+// members are the objects that belong to a scope: the machines of the named Node or Cluster, by their UIDs, and the objects that records
+// name. Nodes and hosts come only from records, which have their UIDs, because a node of another cluster may have the same name.
 type members struct {
 	Scope
 
@@ -205,8 +204,8 @@ func (s Scope) members(o *Objects) *members {
 	return m
 }
 
-// have reports whether an event belongs to the scope: by what it is about, or by what it names as related. A check has events about other
-// machines too, which they name as related, and is named as related by events of all its machines.
+// have reports whether an event belongs to the scope, by the objects that it regards and relates to. A check counts only if the user named
+// it, or if the event is about nothing else: events of a check relate to any of its machines, and events of machines to their check.
 func (m *members) have(e *event) bool {
 	switch at := e.Time.Time; {
 	case m.named(e.about.Kind, e.about.Namespace, e.about.Name), m.named(e.related.Kind, e.related.Namespace, e.related.Name):
@@ -218,8 +217,8 @@ func (m *members) have(e *event) bool {
 	}
 }
 
-// has reports whether an object belongs to the scope at a moment. A request that was deleted before there was a record of it is known by
-// the name of its machine.
+// has reports whether an object belongs to the scope at a time. It finds a request that was deleted before it had a record by its name,
+// which is that of its machine.
 func (m *members) has(o *object, at time.Time) bool {
 	if strings.HasSuffix(o.Kind, requestSuffix) {
 		machine := object{Reference: o.Reference}
@@ -234,8 +233,8 @@ func (m *members) has(o *object, at time.Time) bool {
 	return slices.ContainsFunc(m.records, func(r *mendv1.RemediationRecord) bool { return names(r, o, at) })
 }
 
-// names reports whether a record is about an object at a moment: about its machine, requests and check for good, about its node and host
-// for the time of the remediation, since before and after it a host has other machines.
+// names reports whether a record is about an object at a time. It is always about its machine, requests and check, but about its node and
+// host only during the remediation, because a host has other machines before and after.
 func names(r *mendv1.RemediationRecord, o *object, at time.Time) bool {
 	named := func(ref *mendv1.RecordRef) bool {
 		same := ref != nil && recordRef(ref, r) == o.Reference

@@ -1,5 +1,5 @@
-// Package inspect explains the objects of a management cluster, by the controllers' own functions and as the manager there would. It
-// decides nothing.
+// Package inspect explains the objects of a management cluster with the controllers' own functions, as the manager of that cluster would.
+// It decides nothing itself.
 package inspect
 
 import (
@@ -39,7 +39,7 @@ type Asker struct {
 	Snapshot *snapshot.Snapshot
 	Now      time.Time
 	Managers Managers
-	// Judges says that machines are judged here also where the manager has written how they are.
+	// Judges is true to judge all machines here, instead of repeating what the manager wrote in the status of their checks.
 	Judges bool
 
 	written  func(*clusterv1.MachineHealthCheck, *clusterv1.Cluster) bool
@@ -50,11 +50,11 @@ type Asker struct {
 
 // New returns an Asker for w at now.
 func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) *Asker {
-	_ = errors.Join(machinehealthcheck.AddIndexes(ctx, w), remediationrecord.AddIndex(ctx, w)) // a snapshot refuses no kind that has a type
+	_ = errors.Join(machinehealthcheck.AddIndexes(ctx, w), remediationrecord.AddIndex(ctx, w)) // cannot fail: Scheme has these kinds
 	a := &Asker{Snapshot: w, Now: now, Managers: ManagersOf(ctx, w, now)}
 	a.written = w.WrittenBy(a.Managers.All)
 	list := &mendv1.RemediationPolicyList{}
-	_ = a.Snapshot.List(ctx, list) // there are none where the kind is not installed
+	_ = a.Snapshot.List(ctx, list) // fails where the kind is not installed, and then there are no policies
 	for i := range list.Items {
 		a.policies = append(a.policies, a.Policy(ctx, &list.Items[i]))
 	}
@@ -62,15 +62,15 @@ func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) *Asker {
 	return a
 }
 
-// Policy reads a RemediationPolicy as a manager does. One that selects Namespaces which the user may not list selects nothing; the notes of
-// a page report that.
+// Policy reads a RemediationPolicy as a manager does. If the user may not list the Namespaces that it selects, it selects nothing, and the
+// notes of the page report the missing right.
 func (a *Asker) Policy(ctx context.Context, object *mendv1.RemediationPolicy) *policy.Policy {
 	p := policy.Read(object, a.Managers.PolicyNamespace())
 	_ = p.FindNamespaces(ctx, a.Snapshot)
 	return p
 }
 
-// Acting are the controllers that a explains, as they act through c with places of a ledger, by its clock.
+// Acting returns controllers that act through c, with the places and the clock of the ledger. The explanations of a use the ledger as well.
 func (a *Asker) Acting(c client.Client, ledger *policy.Ledger) (*machinehealthcheck.Reconciler, *nodehealthcheck.Reconciler) {
 	machines, nodes := a.controllers(c, ledger.Clock)
 	machines.Ledger, nodes.Ledger, nodes.Cached, a.machines.Ledger, a.nodes.Ledger = ledger, ledger, c, ledger, ledger
@@ -97,8 +97,8 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 	}
 }
 
-// MachineChecks explains the MachineHealthChecks that are wanted, in the order of their names. There are none where the kind is not
-// installed. The error is Forbidden if they could not be read: there may be some then.
+// MachineChecks explains the wanted MachineHealthChecks, sorted by name; none if the kind is not installed. It returns an error, such as
+// Forbidden, if they could not be read.
 func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.MachineHealthCheck) bool) ([]explain.Check, error) {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := a.Snapshot.List(ctx, list, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) {
@@ -126,14 +126,14 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 	return checks, nil
 }
 
-// machineCheck explains check by what the manager that acts on it has written or, if there is none, as a manager would judge its machines;
-// nil if it is gone.
+// machineCheck explains check from the status that the acting manager wrote or, without such a status, by judging its machines as a manager
+// would. It returns nil if the check is gone.
 func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealthCheck) (*explain.Check, error) {
 	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
 	cluster := a.cluster(key)
 	why, _, unseen := a.Snapshot.Unseen(key)
-	unseen = unseen && conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) // before, managers read none either
-	// Of managers that may run unseen no more is known than of nodes which the user may not read: then what one has written goes first.
+	unseen = unseen && conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) // else managers read no nodes either
+	// If the user may read neither the nodes nor which managers run, the status that a manager may have written is the best answer.
 	mayWrite := unseen && len(a.Managers.All) == 0 && a.Managers.Unknown != "" && machinehealthcheck.Claimed(check) &&
 		machinehealthcheck.Reported(check, cluster)
 	if !a.Judges && (mayWrite || a.written(check, cluster)) {
@@ -155,15 +155,15 @@ func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealth
 	return explained, nil
 }
 
-// nodesUnread replaces what explained says of nodes that the user may not see, or that do not answer the user: the manager may see them,
-// and numbers without them would be wrong.
+// nodesUnread sets the blocker of targets whose nodes the user cannot read, for lack of rights or because the cluster does not answer. It
+// drops the reason of the check, because the manager may read the nodes and decide otherwise.
 func nodesUnread(explained *explain.Check, why string) {
 	unread := explain.Blocker{
 		Reason: explain.MissingPermission, Cause: explain.NodesUnread, Detail: "nodes of cluster " + explained.Cluster,
 		Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", explained.Cluster, why),
 		Fix:  "Ask as a user who may read its kubeconfig, and can reach it",
 	}
-	if explain.Silent(why) { // which says nothing about rights
+	if explain.Silent(why) { // no answer, so the rights are not known
 		unread.Reason, unread.Text = explain.ClusterSilent, fmt.Sprintf("Cluster %s does not answer you: %s", explained.Cluster, why)
 		unread.Fix = "See to its API server, load balancer and network; if it does not answer the manager either, the check says so"
 	}
@@ -176,8 +176,8 @@ func nodesUnread(explained *explain.Check, why string) {
 	}
 }
 
-// NodeChecks explains the NodeHealthChecks that are wanted, sorted by name. There are none where the kind is not installed. The error is
-// Forbidden if they could not be read: there may be some then.
+// NodeChecks explains the wanted NodeHealthChecks, sorted by name; none if the kind is not installed. It returns an error, such as
+// Forbidden, if they could not be read.
 func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthCheck) bool) ([]explain.Check, error) {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := a.Snapshot.List(ctx, list, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) {
@@ -203,12 +203,12 @@ func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthChe
 	return checks, nil
 }
 
-// cluster is the Cluster of a name; an empty one if there is none.
+// cluster returns the Cluster of a name, or an empty Cluster if it is not known.
 func (a *Asker) cluster(key client.ObjectKey) *clusterv1.Cluster {
 	return cmp.Or(snapshot.One[clusterv1.Cluster](a.Snapshot, key), &clusterv1.Cluster{})
 }
 
-// unreadByYou replaces the blockers of nodes whose Machine the user may not read: the manager may, and its decision is not known.
+// unreadByYou replaces the blockers of nodes whose Machine the user may not read. The manager may read it and decide otherwise.
 func unreadByYou(c *explain.Check) {
 	for i := range c.Targets {
 		t := &c.Targets[i]

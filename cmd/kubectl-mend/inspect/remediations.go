@@ -31,14 +31,14 @@ import (
 // Hosts reads the bare-metal hosts of the snapshot.
 func (a *Asker) Hosts() *host.Hosts { return &host.Hosts{Client: a.Snapshot, Live: a.Snapshot} }
 
-// RemediationsOf explains the remediations that a machine owns, of both kinds.
+// RemediationsOf explains the Metal3Remediations and HostRemediations that a machine owns.
 func (a *Asker) RemediationsOf(ctx context.Context, machine *clusterv1.Machine) []explain.Remediation {
 	existing, _ := a.existing(ctx, machine.Namespace)
 	return a.explained(existing.Of(machine))
 }
 
-// RemediationsHolding explains the remediations that act on the power of a host, and returns the UIDs of those that act on it and do not
-// exist: of none where some could not be read, as it may be one of those.
+// RemediationsHolding explains the remediations that act on the power of a host. It also returns the UIDs in the host's annotations that
+// belong to no remediation, but none if some remediations could not be read, because a UID may belong to one of these.
 func (a *Asker) RemediationsHolding(ctx context.Context, on *bmov1alpha1.BareMetalHost) ([]explain.Remediation, []types.UID) {
 	existing, whole := a.existing(ctx, on.Namespace)
 	known, unknown := existing.OnHost(on)
@@ -48,8 +48,8 @@ func (a *Asker) RemediationsHolding(ctx context.Context, on *bmov1alpha1.BareMet
 	return a.explained(known), unknown
 }
 
-// Remediation explains the one of that kind and name; nil if there is none, or if it is in a version of which no more is known than
-// metadata: it is CAPM3's.
+// Remediation explains a remediation. It returns nil if there is none, or if CAPM3 serves the kind only in a version of which kubemend
+// reads only metadata.
 func (a *Asker) Remediation(ctx context.Context, kind string, key client.ObjectKey) (*explain.Remediation, error) {
 	for _, k := range a.kinds() {
 		if k.Kind != kind || k.New == nil {
@@ -66,12 +66,12 @@ func (a *Asker) Remediation(ctx context.Context, kind string, key client.ObjectK
 }
 
 func (a *Asker) kinds() []remediation.Kind {
-	kinds, _ := remediation.InstalledKinds(a.Snapshot.RESTMapper()) // a snapshot knows which kinds it has
+	kinds, _ := remediation.InstalledKinds(a.Snapshot.RESTMapper()) // the mapper of a snapshot asks no server, and does not fail
 	return kinds
 }
 
-// existing are the remediations of a namespace, of the kinds that could be read; whole reports that all could. The snapshot reports the
-// others.
+// existing returns the remediations of a namespace, of the kinds that could be read. whole is true if all kinds could be read; the snapshot
+// remembers why one could not.
 func (a *Asker) existing(ctx context.Context, namespace string) (existing remediation.Existing, whole bool) {
 	readable := slices.DeleteFunc(a.kinds(), func(kind remediation.Kind) bool {
 		return a.Snapshot.List(ctx, kind.List(), client.InNamespace(namespace)) != nil
@@ -80,7 +80,7 @@ func (a *Asker) existing(ctx context.Context, namespace string) (existing remedi
 	return existing, len(readable) == len(a.kinds())
 }
 
-// explained are those of remediations, which were read, that are known whole.
+// explained explains remediations, except those of which kubemend reads only metadata.
 func (a *Asker) explained(remediations []remediation.OfKind) []explain.Remediation {
 	var explained []explain.Remediation
 	for _, rem := range remediations {
@@ -91,14 +91,14 @@ func (a *Asker) explained(remediations []remediation.OfKind) []explain.Remediati
 	return explained
 }
 
-// remediation explains one by what the manager that acts on it wrote, and says if none does.
+// remediation explains a remediation from what the manager wrote on it, and reports if no manager acts on it.
 func (a *Asker) remediation(kind remediation.Kind, rem remediation.Object) *explain.Remediation {
 	explained, cluster, crd := hostremediation.Explain(kind, rem), a.clusterOf(rem), kind.ControllerName()+"s."+kind.Group
 	for _, manager := range a.Managers.All {
-		says := ptr.Deref(manager.Announcement, managerlease.Announcement{}) // without one it may reconcile everything
+		says := ptr.Deref(manager.Announcement, managerlease.Announcement{}) // a manager without announcement may act on everything
 		here := manager.Alive && manager.Unserved(crd) == nil && (says.Namespace == "" || says.Namespace == rem.GetNamespace())
 		if here && hostremediation.Acts(kind, rem, cluster, says.WatchFilter, says.Teardown) {
-			explained.Acts = true // what it has begun it ends, whatever it would begin
+			explained.Acts = true // a manager also ends remediations that it would not begin now
 			return explained
 		}
 	}
@@ -118,22 +118,23 @@ func (a *Asker) remediation(kind remediation.Kind, rem remediation.Object) *expl
 	return explained
 }
 
-// clusterOf is the Cluster of the Machine that owns a remediation, whose label counts as well as its own; an empty one if there is none.
+// clusterOf returns the Cluster of the Machine that owns a remediation, or an empty Cluster. Its label counts for watch filters as well.
 func (a *Asker) clusterOf(rem remediation.Object) *clusterv1.Cluster {
 	key := client.ObjectKey{Namespace: rem.GetNamespace(), Name: ptr.Deref(remediation.OwnerOf(rem), metav1.OwnerReference{}).Name}
 	machine := cmp.Or(snapshot.One[clusterv1.Machine](a.Snapshot, key), &clusterv1.Machine{})
 	return a.cluster(client.ObjectKey{Namespace: key.Namespace, Name: machine.Spec.ClusterName})
 }
 
-// Capacity observes what the capacity of a machine waits for, with what records have kept of machines of the same owner.
+// Capacity observes what the capacity of a machine waits for, using the RemediationRecords of machines of the same owner.
 func (a *Asker) Capacity(ctx context.Context, s capacity.Subject) *capacity.Facts {
 	a.remember(&s)
 	o := &capacity.Observer{Management: a.Snapshot, Mapper: a.Snapshot.RESTMapper(), NodeReady: a.nodeReady}
-	facts, _ := o.Observe(ctx, s, a.Now) // what a snapshot has not is unread, whatever the reason, and the facts have that
+	facts, _ := o.Observe(ctx, s, a.Now) // the facts list what could not be read
 	return facts
 }
 
-// NodeReady reports whether the node of m is Ready, as it was read or, if it was not, as Cluster API says; known is false if neither says.
+// NodeReady reports whether the node of m is Ready, by the node itself or, if it was not read, by the Machine's condition NodeReady; known
+// is false if neither is there.
 func (a *Asker) NodeReady(m *clusterv1.Machine) (ready, known bool) {
 	if cond, read := a.nodeReady(m); read {
 		return cond.Status == metav1.ConditionTrue, true
@@ -145,7 +146,7 @@ func (a *Asker) NodeReady(m *clusterv1.Machine) (ready, known bool) {
 	return said.Status == metav1.ConditionTrue, true
 }
 
-// nodeReady is the condition Ready of the node of m as it was read; false if that node was not.
+// nodeReady returns the condition Ready of the node of m; known is false if the node was not read.
 func (a *Asker) nodeReady(m *clusterv1.Machine) (ready metav1.Condition, known bool) {
 	cluster := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}
 	node := a.Snapshot.Node(cluster, m.Status.NodeRef.Name)
@@ -167,8 +168,8 @@ func (a *Asker) nodeReady(m *clusterv1.Machine) (ready metav1.Condition, known b
 	return metav1.Condition{}, true
 }
 
-// remember adds to s what RemediationRecords say of the machines of its owner: which of them are gone and not replaced, and which replaces
-// which. A MachineSet writes neither down.
+// remember adds to s what RemediationRecords say of the machines of its owner: which machines are gone and not replaced, and which machine
+// replaces which. No field of a MachineSet has this.
 func (a *Asker) remember(s *capacity.Subject) {
 	lost := map[string]capacity.Subject{}
 	s.Remembered = map[string]string{}
@@ -198,14 +199,14 @@ func (a *Asker) remember(s *capacity.Subject) {
 	slices.SortFunc(s.Lost, func(a, b capacity.Subject) int { return a.Gone.Compare(b.Gone) })
 }
 
-// Predecessor is the machine that m was made for, as it is written down. Of what is not, the other machines of its owner are needed.
+// Predecessor returns the machine that m replaces, by the annotations of m or by RemediationRecords. It does not look at other machines.
 func (a *Asker) Predecessor(m *clusterv1.Machine) capacity.Replacement {
 	s := capacity.Of(m)
 	a.remember(&s)
 	return s.MadeFor(m)
 }
 
-// ofOwner reports whether r is about a machine of the owner of s: of its MachineDeployment, if there is one.
+// ofOwner reports whether r is about a machine of the same MachineDeployment as s or, without one, of the same owner.
 func ofOwner(r *mendv1.RemediationRecord, s *capacity.Subject) bool {
 	if deployment := r.Labels[clusterv1.MachineDeploymentNameLabel]; deployment != "" && s.Deployment != "" {
 		return deployment == s.Deployment && r.Spec.Target.ClusterName == s.Cluster

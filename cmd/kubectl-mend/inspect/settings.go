@@ -18,14 +18,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// Managers are those that have announced themselves, and what is not known of them.
+// Managers are the managers that have announced themselves.
 type Managers struct {
 	All []managerlease.Manager
-	// Unknown is why there may be others; empty if there are none.
+	// Unknown is why other managers may run as well; empty if none can.
 	Unknown string
 }
 
-// ManagersOf are those that w knows of at now, those that run first.
+// ManagersOf returns the managers of a snapshot at now, running ones first.
 func ManagersOf(ctx context.Context, w *snapshot.Snapshot, now time.Time) Managers {
 	all, unlisted := managerlease.Of(ctx, w, now)
 	order := map[bool]int{true: -1}
@@ -45,7 +45,7 @@ func ManagersOf(ctx context.Context, w *snapshot.Snapshot, now time.Time) Manage
 	return m
 }
 
-// Doubt says what is not known of managers; empty if all is.
+// Doubt returns the sentence that other managers may run; empty if none can.
 func (m Managers) Doubt() string {
 	if m.Unknown == "" {
 		return ""
@@ -56,7 +56,7 @@ func (m Managers) Doubt() string {
 	return "Whether a manager of kubemend runs is not known: " + m.Unknown
 }
 
-// clockAhead is how far the clock of a manager that runs is ahead of that of the API server: what it judges depends on it.
+// clockAhead returns how far the clock of a running manager is ahead of the API server's. Its judgements depend on that.
 func (m Managers) clockAhead() time.Duration {
 	for _, is := range m.All {
 		if is.Alive && is.Announcement != nil && is.Announcement.ClockAheadSeconds != 0 {
@@ -66,7 +66,7 @@ func (m Managers) clockAhead() time.Duration {
 	return 0
 }
 
-// of is the manager that reconciles an object; nil if none is known. One without an announcement may reconcile any.
+// of returns the manager that reconciles an object, or nil. A running manager whose scope could not be verified counts.
 func (m Managers) of(obj client.Object, cluster *clusterv1.Cluster) *managerlease.Manager {
 	for i := range m.All {
 		if off := m.All[i].StandsOff(obj, cluster); off.Reason == "" || off.Unknown() {
@@ -76,7 +76,7 @@ func (m Managers) of(obj client.Object, cluster *clusterv1.Cluster) *managerleas
 	return nil
 }
 
-// unclaimed is what the manager of a check does about checks that are not claimed. Where that is not known, it is the default of the flag.
+// unclaimed returns the value of --unclaimed-machine-health-checks of a manager, or the flag's default if it is not known.
 func unclaimed(m *managerlease.Manager) machinehealthcheck.Unclaimed {
 	if m == nil || m.Announcement == nil || m.Announcement.Unclaimed == "" {
 		return machinehealthcheck.Observe
@@ -84,7 +84,7 @@ func unclaimed(m *managerlease.Manager) machinehealthcheck.Unclaimed {
 	return machinehealthcheck.Unclaimed(m.Announcement.Unclaimed)
 }
 
-// PolicyNamespace is where the RemediationPolicies are that reach all namespaces.
+// PolicyNamespace returns the namespace whose RemediationPolicies apply to all namespaces.
 func (m Managers) PolicyNamespace() string {
 	return m.announced(managerlease.UsualNamespace, func(a *managerlease.Announcement) string { return a.PolicyNamespace })
 }
@@ -98,8 +98,7 @@ func (m Managers) announced(usual string, setting func(*managerlease.Announcemen
 	return usual
 }
 
-// unseen is the mode of what no manager is known to act on: none if there is one that does not run or stands off, and unknown if there
-// never was any.
+// unseen returns the mode of a check on which no manager is known to act: none if a manager has announced itself, and unknown if none has.
 func (m Managers) unseen() cliv1.Mode {
 	if len(m.All) == 0 {
 		return cliv1.ModeUnknown
@@ -107,13 +106,13 @@ func (m Managers) unseen() cliv1.Mode {
 	return cliv1.ModeNone
 }
 
-// serves reports whether a manager acts on a kind, and if those that run do not, what they announce about it; nil if none runs. Where it is
-// not known which other managers run, one may serve it.
+// serves reports whether a manager serves a kind. If running managers do not, it returns what the last one announced about the kind; nil if
+// no manager runs. If unknown managers may run, one of them may serve it.
 func (m Managers) serves(crd string) (bool, *managerlease.Kind) {
 	var not *managerlease.Kind
 	for _, is := range m.All {
 		if !is.Alive || is.Announcement != nil && is.Announcement.Teardown || crd == crdgate.NodeCheckCRD && len(is.Within) > 0 {
-			continue // what has no namespace is not for one that has rights in some
+			continue // a manager with rights in some namespaces only cannot serve a cluster-scoped kind
 		}
 		if not = is.Unserved(crd); not == nil {
 			return true, nil
@@ -122,7 +121,7 @@ func (m Managers) serves(crd string) (bool, *managerlease.Kind) {
 	return not == nil && m.Unknown != "", not
 }
 
-// nobodyActs is why none of the managers acts on something, as those that run stand off, and what a user can do.
+// nobodyActs returns why no manager acts on an object, and what a user can do. standsOff is why a running manager does not act on it.
 func (m Managers) nobodyActs(standsOff func(*managerlease.Manager) managerlease.Off) (because, person string) {
 	var offs []managerlease.Off
 	for i := range m.All {
@@ -133,7 +132,7 @@ func (m Managers) nobodyActs(standsOff func(*managerlease.Manager) managerlease.
 	return explain.NoManagerActs(m.All, offs)
 }
 
-// Attend replaces the mode of c, which is of check, if no manager reconciles it. The cluster is nil if there is none.
+// Attend replaces the mode of c, the explanation of check, if no manager reconciles check. The cluster is nil if it does not exist.
 func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) {
 	served, not := m.serves(crdgate.MachineCheckCRD)
 	if !served && not != nil && c.Mode == cliv1.ModeActing {
@@ -153,7 +152,7 @@ func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck, 
 		unmanaged := explain.Blocker{Reason: explain.NoManager, Text: because,
 			Fix: person + ", or release the check to Cluster API core: kubectl mend release mhc/" + check.Name + " -n " + check.Namespace}
 		unattended(c, m.unseen(), unmanaged, explain.Step{Reason: unmanaged.Reason, Text: unmanaged.Fix, Manual: true})
-	case c.Mode == cliv1.ModeObserving: // no manager observes it, or could be given it
+	case c.Mode == cliv1.ModeObserving: // no manager observes the check, so a claim would not help
 		c.Mode, c.ModeMessage = cliv1.ModeCore, "The check is not claimed for kubemend: Cluster API core acts on it. "+because
 		elsewhere(c)
 	}
@@ -174,7 +173,7 @@ func elsewhere(c *explain.Check) {
 	}
 }
 
-// Serve replaces the mode of c, which is of a cluster-scoped kind, if no manager acts on it.
+// Serve replaces the mode of c, the explanation of a cluster-scoped check, if no manager acts on its kind.
 func (m Managers) Serve(c *explain.Check, crd string) {
 	served, not := m.serves(crd)
 	switch {
@@ -193,7 +192,7 @@ func (m Managers) Serve(c *explain.Check, crd string) {
 	}
 }
 
-// notServed replaces the mode of c, of whose kind a manager that runs says that it does not serve it.
+// notServed replaces the mode of c because a running manager announces that it does not serve the kind.
 func notServed(c *explain.Check, not *managerlease.Kind) {
 	mode, next := otherwise(not)
 	hold := explain.Blocker{Reason: explain.NotServed, Text: explain.KindNotServed(not.Because)}
@@ -203,7 +202,7 @@ func notServed(c *explain.Check, not *managerlease.Kind) {
 	unattended(c, mode, hold, next)
 }
 
-// step is what a person has to do, or what happens if that is nothing.
+// step returns what a user has to do (person) or, if that is empty, what happens otherwise.
 func step(person, otherwise string) explain.Step {
 	if person == "" {
 		return explain.Step{Reason: explain.NoManager, Text: otherwise}
@@ -211,7 +210,7 @@ func step(person, otherwise string) explain.Step {
 	return explain.Step{Reason: explain.NoManager, Text: person, Manual: true}
 }
 
-// otherwise is who acts on a kind that kubemend does not serve, and what happens to its objects.
+// otherwise returns the mode and the next step of objects whose kind kubemend does not serve.
 func otherwise(kind *managerlease.Kind) (cliv1.Mode, explain.Step) {
 	switch kind.Reason {
 	case crdgate.ForeignReason:
@@ -223,7 +222,7 @@ func otherwise(kind *managerlease.Kind) (cliv1.Mode, explain.Step) {
 	return cliv1.ModeNone, explain.Step{Reason: explain.NotServed, Text: "See to what keeps kubemend from serving the kind", Manual: true}
 }
 
-// unattended puts a blocker before all others of c.
+// unattended sets the mode of c, and puts a blocker before all others of its unhealthy targets.
 func unattended(c *explain.Check, mode cliv1.Mode, hold explain.Blocker, next explain.Step) {
 	c.Mode, c.ModeMessage, c.Next = mode, hold.Text, next
 	for i := range c.Targets {

@@ -19,14 +19,13 @@ import (
 // Capacity is what the capacity of a machine waits for.
 type Capacity struct {
 	capacity.Story
-	// Deletion is what its deletion waits for while the story is about something else; nil if it is not being deleted, or the story says
-	// that.
+	// Deletion is what the deletion of the machine waits for; nil if it is not being deleted, or if Story is about the deletion.
 	Deletion *capacity.Story
-	// Made says for which machine a new one was made; empty if that is not known.
+	// Made is the clause that the machine replaces another; empty if that is not known.
 	Made string
 }
 
-// capacityOf is what the capacity of m waits for, also if m has lost none.
+// capacityOf returns what the capacity of m waits for.
 func capacityOf(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) *Capacity {
 	facts := a.Capacity(ctx, capacity.Of(m))
 	if m.DeletionTimestamp.IsZero() && !conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) {
@@ -40,7 +39,7 @@ func capacityOf(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) *Ca
 	return c
 }
 
-// waits is the story that says what is waited for: that of the deletion, as long as there is one.
+// waits returns the story of the deletion, if there is one, or else the story of the capacity.
 func (c *Capacity) waits() *capacity.Story {
 	if c.Deletion != nil {
 		return c.Deletion
@@ -48,7 +47,7 @@ func (c *Capacity) waits() *capacity.Story {
 	return &c.Story
 }
 
-// story is what the capacity of the machine waits for; nil where nothing is awaited.
+// story returns what the capacity of the machine waits for; nil if the subject is no single machine, or waits for nothing.
 func (e *Explanation) story() *capacity.Story {
 	if len(e.Capacity) != 1 {
 		return nil
@@ -56,13 +55,13 @@ func (e *Explanation) story() *capacity.Story {
 	return e.Capacity[0].waits()
 }
 
-// capacityNext is the next step on the way to the capacity of the machine, where that is more than what its check does next.
+// capacityNext returns the next step of the machine's capacity; empty if the step of the check comes first or says the same.
 func (e *Explanation) capacityNext() explain.Step {
 	s, t := e.story(), e.target()
 	switch {
-	case s == nil, s.Ended(), s.Stage == capacity.OwnerActs, s.Stage == capacity.Unread: // the check says what the owner does
+	case s == nil, s.Ended(), s.Stage == capacity.OwnerActs, s.Stage == capacity.Unread: // the check has the step of the owner
 		return explain.Step{}
-	case s.Stage != capacity.Deleting && t != nil && t.Next != (explain.Step{}): // its timeout, or what blocks its check, comes first
+	case s.Stage != capacity.Deleting && t != nil && t.Next != (explain.Step{}): // the check's timeout or blocker comes first
 		return explain.Step{}
 	}
 	return s.Next
@@ -71,7 +70,7 @@ func (e *Explanation) capacityNext() explain.Step {
 func (e *Explanation) capacityTodo() explain.Step {
 	s, t := e.story(), e.target()
 	switch {
-	case s == nil, s.Stage == capacity.OwnerActs && t != nil && t.Next.Manual: // which says it
+	case s == nil, s.Stage == capacity.OwnerActs && t != nil && t.Next.Manual: // the check's step says the same
 		return explain.Step{}
 	case t == nil:
 		return cmp.Or(s.Todo, nodeTodo(s))
@@ -79,7 +78,7 @@ func (e *Explanation) capacityTodo() explain.Step {
 	return s.Todo
 }
 
-// nodeTodo is what a person has to do about a node that no check remediates; zero if the story is about something else.
+// nodeTodo returns what a user has to do about a node that no check remediates; empty if the story does not wait for the node.
 func nodeTodo(s *capacity.Story) explain.Step {
 	if s != nil && (s.AwaitsNode() || s.Reason == capacity.StillUnhealthy) {
 		return s.Hint
@@ -87,9 +86,9 @@ func nodeTodo(s *capacity.Story) explain.Step {
 	return explain.Step{}
 }
 
-// deletionAnswer adds to the answer about a machine that is being deleted what that waits for.
+// deletionAnswer adds to the answer about a machine that is being deleted what the deletion waits for.
 func (e *Explanation) deletionAnswer() {
-	if s := e.story(); s != nil && s.Stage == capacity.Deleting && s.Reason != capacity.DeletionBegins { // of that there is nothing to add
+	if s := e.story(); s != nil && s.Stage == capacity.Deleting && s.Reason != capacity.DeletionBegins { // it waits for nothing yet
 		if e.Answer.Action == "" {
 			e.Answer.Action = explain.IsBeingDeleted
 		}
@@ -97,7 +96,7 @@ func (e *Explanation) deletionAnswer() {
 	}
 }
 
-// waiting is a with what the story waits for.
+// waiting returns a with what the story waits for.
 func waiting(a explain.Answer, s *capacity.Story) explain.Answer {
 	a.Implied, a.Since, a.Until, a.Reason, a.Detail = false, s.Since, s.Next.At, s.Reason, ""
 	if object := s.WaitsFor; object.Name != "" && object.Kind != "Node" && (object.Kind != "Machine" || object.Name != s.Machine) {
@@ -109,7 +108,7 @@ func waiting(a explain.Answer, s *capacity.Story) explain.Answer {
 	return a
 }
 
-// capacity prints what the capacity of the machine waits for, unless the check says all of it.
+// capacity prints what the capacity of the machine waits for. If the owner acts, the check says that.
 func (p *page) capacity(c *Capacity, notes []string) {
 	if c.Stage == capacity.OwnerActs {
 		return
@@ -118,7 +117,7 @@ func (p *page) capacity(c *Capacity, notes []string) {
 	p.told("  ", c, notes)
 }
 
-// told is the story of c, what its deletion waits for besides, and which machine replaces which.
+// told prints what c waits for, what its deletion waits for, which machine replaces which, and what could not be read.
 func (p *page) told(indent string, c *Capacity, notes []string) {
 	p.story(indent, &c.Story)
 	if c.Deletion != nil {
@@ -154,7 +153,7 @@ func (p *page) story(indent string, s *capacity.Story) {
 	if len(when) > 0 {
 		p.line(indent+"  ", strings.Join(when, ", "))
 	}
-	if len(s.Hosts) <= capacity.FewHosts { // the sentence has them
+	if len(s.Hosts) <= capacity.FewHosts { // s.Message has them
 		return
 	}
 	for _, refusal := range s.Hosts[:min(len(s.Hosts), mostNames)] {
@@ -165,7 +164,7 @@ func (p *page) story(indent string, s *capacity.Story) {
 	}
 }
 
-// missing is the story of c if it is of a machine that is to come back.
+// missing returns the story of c, or nil if its capacity is back or is not to come back.
 func (c *Capacity) missing() *capacity.Story {
 	if c == nil || c.Ended() {
 		return nil
@@ -173,7 +172,7 @@ func (c *Capacity) missing() *capacity.Story {
 	return c.waits()
 }
 
-// before reports whether c is to be shown before other: of a machine that is to come back first, and of these one that needs a person.
+// before reports whether c is shown before other: capacity that is still to come back comes first, above all if it waits for a user.
 func (c *Capacity) before(other *Capacity) bool {
 	if ended := c.Ended(); ended != other.Ended() {
 		return !ended

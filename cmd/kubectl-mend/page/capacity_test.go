@@ -25,7 +25,7 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// deletes begins the deletion of w1 by its owner nine minutes ago, which is as far as a reason says.
+// deletes adds the deletion of w1 by its owner, begun nine minutes ago, with this reason and message of the condition Deleting.
 func deletes(reason, message string, edits ...func(*clusterv1.Machine)) func(*scene) {
 	return func(s *scene) {
 		m := s.machines["w1"]
@@ -40,7 +40,7 @@ func deletes(reason, message string, edits ...func(*clusterv1.Machine)) func(*sc
 	}
 }
 
-// made makes w6 in the place of w1, which is gone; it has no node yet.
+// made replaces w1 by w6, which has no node yet.
 func made(edits ...func(*clusterv1.Machine)) func(*scene) {
 	return func(s *scene) {
 		delete(s.machines, "w1")
@@ -55,7 +55,7 @@ func made(edits ...func(*clusterv1.Machine)) func(*scene) {
 	}
 }
 
-// metal gives w6 a Metal3Machine that selects hosts of zone b, and the namespace these hosts.
+// metal adds these hosts, and a Metal3Machine of w6 that selects hosts of zone b.
 func metal(hosts ...*bmov1alpha1.BareMetalHost) func(*scene) {
 	return func(s *scene) {
 		m := s.machines["w6"]
@@ -123,7 +123,7 @@ func TestCapacityOfMachines(t *testing.T) {
 	}, answered)
 }
 
-// alsoLost is the record of the remediation of another machine of the set, so many minutes ago.
+// alsoLost adds the record of a remediation of another machine of the MachineSet, decided minutes ago.
 func alsoLost(name string, minutes int, edits ...func(*mendv1.RemediationRecord)) func(*scene) {
 	return func(s *scene) {
 		kept(s)
@@ -135,14 +135,14 @@ func alsoLost(name string, minutes int, edits ...func(*mendv1.RemediationRecord)
 	}
 }
 
-// replacedBy is that the manager has found the new machine.
+// replacedBy adds the replacement that the manager has found to a record.
 func replacedBy(name string) func(*mendv1.RemediationRecord) {
 	return func(r *mendv1.RemediationRecord) {
 		r.Status.Replacement = &mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Name: name}, Guessed: true}
 	}
 }
 
-// deployed makes md a MachineDeployment of five machines, those of the set md-0.
+// deployed adds MachineDeployment md with five machines, those of MachineSet md-0.
 func deployed(s *scene) {
 	s.set.Name, s.set.Labels = "md-0", map[string]string{clusterv1.MachineDeploymentNameLabel: "md", clusterv1.ClusterNameLabel: "c1"}
 	s.set.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineDeployment", Name: "md", Controller: ptr.To(true)}}
@@ -154,7 +154,7 @@ func deployed(s *scene) {
 	s.others = append(s.others, md)
 }
 
-// kept is the record of the remediation of w1, ten minutes ago.
+// kept adds the record of a remediation of w1, decided ten minutes ago.
 func kept(s *scene) {
 	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "w1-1"}}
 	r.Spec.Decided = at(10 * time.Minute)
@@ -201,7 +201,7 @@ func TestCapacityOfMachinesThatAreGone(t *testing.T) {
 	}, answered)
 }
 
-// unselected are workers of no deployment, which the check does not select.
+// unselected makes these workers machines of no MachineDeployment, which the check does not select.
 func unselected(names ...string) func(*scene) {
 	return func(s *scene) {
 		for _, name := range names {
@@ -274,7 +274,7 @@ func TestCapacityOfOwners(t *testing.T) {
 	}, answered)
 }
 
-// aControlPlane is a control plane of one machine with a Ready node.
+// aControlPlane adds a control plane of one machine with a Ready node.
 func aControlPlane() func(*scene) {
 	return func(s *scene) {
 		kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cp", Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"}}}
@@ -285,10 +285,10 @@ func aControlPlane() func(*scene) {
 	}
 }
 
-// smaller scales the MachineDeployment of deployed down.
+// smaller scales MachineDeployment md down by one.
 func smaller(s *scene) { s.others[0].(*clusterv1.MachineDeployment).Spec.Replicas = ptr.To[int32](4) }
 
-// For programs an owner lists what is missing: a deletion that hangs after a scale-down is none of that, and the last lines have it.
+// The document of an owner lists only missing capacity. A deletion that hangs after a scale-down is in the field for what to do.
 func TestAnOwnerListsForProgramsWhatIsMissing(t *testing.T) {
 	s := aScene(deletes("WaitingForPreDrainHook", "", func(m *clusterv1.Machine) {
 		m.Annotations = map[string]string{clusterv1.PreDrainDeleteHookAnnotationPrefix + "/backup": "velero"}

@@ -1,4 +1,4 @@
-// Package page lays out explanations for a terminal: columns, headings, colours and wrapping. Its sentences are those of package explain.
+// Package page lays out explanations for a terminal: columns, headings, colours and wrapping. The sentences come from package explain.
 package page
 
 import (
@@ -23,36 +23,36 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// Explanation is why something is remediated, or is not: the document, with what its first line and its pages need besides.
+// Explanation says why the subject is or is not being remediated: the document for programs, and what its page needs in addition.
 type Explanation struct {
 	cliv1.Explanation
-	// Gone reports that the subject does not exist any more.
+	// Gone is true if the subject does not exist any more.
 	Gone bool
 	// Answer is the first line of the page.
 	Answer explain.Answer
-	// Checks are those that select it, the one that acts first. Their targets are those that the explanation is about.
+	// Checks are the checks that select the subject; the acting check comes first. They have only the targets to be explained.
 	Checks []explain.Check
-	// Remediations are those of its host.
+	// Remediations are the remediations of the machine or its host.
 	Remediations []explain.Remediation
-	// Owners are what makes the machines of a Cluster, or the subject, if it does.
+	// Owners are the owners of the machines of a Cluster, or the subject if that is an owner.
 	Owners []Owner
-	// Capacity is what the capacity of the machine waits for or, of an owner or a Cluster, of its machines that have lost theirs.
+	// Capacity is what the capacity of the machine waits for or, of an owner or a Cluster, of its machines.
 	Capacity []Capacity
 
 	asker *inspect.Asker
 }
 
-// explanation is one of subject with nothing in it.
+// explanation returns an empty Explanation of subject.
 func explanation(a *inspect.Asker, subject explain.Ref) *Explanation {
 	return &Explanation{asker: a, Explanation: cliv1.Explanation{
 		TypeMeta: cliv1.TypeOf("Explanation"), Subject: subject, Time: metav1.NewTime(a.Now),
 	}}
 }
 
-// Document is e for programs.
+// Document returns e for programs.
 func (e *Explanation) Document() *cliv1.Explanation {
 	d := e.Explanation
-	d.Notes = notes(e.asker) // now that all of it was read
+	d.Notes = notes(e.asker) // complete only now, after all reads
 	for i := range e.Checks {
 		d.Checks = append(d.Checks, e.Checks[i].Document())
 	}
@@ -60,7 +60,7 @@ func (e *Explanation) Document() *cliv1.Explanation {
 		d.Owners = append(d.Owners, e.Owners[i].MachineOwner)
 	}
 	for i := range e.Capacity {
-		if len(e.Owners) == 0 || e.Capacity[i].missing() != nil { // of owners, those that are to come back
+		if len(e.Owners) == 0 || e.Capacity[i].missing() != nil { // of owners, only machines whose capacity is to come back
 			d.Capacity = append(d.Capacity, e.Capacity[i].Document())
 		}
 	}
@@ -72,16 +72,16 @@ func (e *Explanation) Document() *cliv1.Explanation {
 	return &d
 }
 
-// about returns c with those of its targets that the explanation is about. Its phase is that of all of them.
+// about returns c with only the targets to be explained. Its phase is still that of all targets.
 func about(c explain.Check, concerns func(explain.Target) bool) explain.Check {
-	if c.Phase = c.Answer().Phase(); !c.CountedByStatus { // else the names of most are not known
+	if c.Phase = c.Answer().Phase(); !c.CountedByStatus { // else most targets were not read
 		c.NotHealthy = notHealthy(c.Targets)
 	}
 	c.Targets = slices.DeleteFunc(slices.Clone(c.Targets), func(t explain.Target) bool { return !concerns(t) })
 	return c
 }
 
-// notHealthy are the targets that the limits count, in the order in which their sum has them.
+// notHealthy groups the targets that count against the limits, in the order of explain.Sum.
 func notHealthy(targets []explain.Target) []cliv1.Group {
 	var groups []cliv1.Group
 	for _, class := range []budget.Class{budget.Unhealthy, budget.Pending, budget.Starting, budget.Recovering, budget.Deleting, budget.Unknown} {
@@ -98,7 +98,7 @@ func notHealthy(targets []explain.Target) []cliv1.Group {
 	return groups
 }
 
-// tolerate adds a kind of checks to unread, if its checks could not be read for lack of rights; any other error is returned.
+// tolerate adds kind to unread if err is Forbidden, and returns any other error.
 func tolerate(unread *[]string, kind string, err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
@@ -107,11 +107,11 @@ func tolerate(unread *[]string, kind string, err error) error {
 	return nil
 }
 
-// conclude puts the check that acts first, and sets the answer and the next step.
+// conclude sorts the checks, the acting one first, and sets the answer and the next steps.
 func (e *Explanation) conclude() {
 	slices.SortStableFunc(e.Checks, func(a, b explain.Check) int { return cmp.Compare(rank(a), rank(b)) })
 	if todo := e.capacityTodo(); todo.Reason == capacity.Unpause && e.target() != nil && e.target().InFlight {
-		e.target().Next = todo // its owner does nothing before
+		e.target().Next = todo // the owner does nothing while it is paused
 	}
 	e.Next = e.next()
 	e.Todo = e.todo()
@@ -140,16 +140,16 @@ func (e *Explanation) conclude() {
 	}
 }
 
-// awaitsNode reports whether the node of the machine is there, and not Ready.
+// awaitsNode reports whether the machine's capacity waits only for its node to become Ready.
 func (e *Explanation) awaitsNode() bool { return e.story() != nil && e.story().AwaitsNode() }
 
-// answer sets the answer, for the page and for programs.
+// answer sets the answer of the page and of the document.
 func (e *Explanation) answer(a explain.Answer) {
 	e.Answer, e.Phase, e.Reason = a, a.Phase(), a.Reason
 	e.Message = a.Text(func(at time.Time) string { return text.Clock(at, e.Time.Time) })
 }
 
-// todo is what a person has to do about a remediation of the host, if something else is next.
+// todo returns what a user has to do about the capacity or a remediation, unless that is the next step already.
 func (e *Explanation) todo() explain.Step {
 	if todo := e.capacityTodo(); todo != (explain.Step{}) && todo.Text != e.Next.Text {
 		return todo
@@ -162,7 +162,7 @@ func (e *Explanation) todo() explain.Step {
 	return explain.Step{}
 }
 
-// rank orders checks: first the one that acts on the target, last those that skip it.
+// rank orders checks: first the check that acts on the target, last checks that skip it or do not select it.
 func rank(c explain.Check) int {
 	switch {
 	case len(c.Targets) == 0:
@@ -177,7 +177,7 @@ func rank(c explain.Check) int {
 	return 0
 }
 
-// target is the subject as the first check judges it; nil if none does.
+// target returns the subject as the first check judges it, or nil.
 func (e *Explanation) target() *explain.Target {
 	if len(e.Checks) == 0 || len(e.Checks[0].Targets) == 0 {
 		return nil
@@ -185,7 +185,7 @@ func (e *Explanation) target() *explain.Target {
 	return &e.Checks[0].Targets[0]
 }
 
-// next is what the remediation of the host does next, if one is in progress, else what the check does.
+// next returns the next step: of the capacity, else of a power cycle in progress, else of the check.
 func (e *Explanation) next() explain.Step {
 	if next := e.capacityNext(); next != (explain.Step{}) {
 		return next
@@ -207,7 +207,7 @@ func (e *Explanation) next() explain.Step {
 	return explain.NoCheckNext
 }
 
-// MachineHealthCheck explains a MachineHealthCheck, and those of its targets of which there is something to say.
+// MachineHealthCheck explains a MachineHealthCheck and its targets that are not healthy.
 func MachineHealthCheck(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool { return client.ObjectKeyFromObject(c) == key })
 	e, err := explained(ctx, a, checks, err, explain.NoSuch("MachineHealthCheck", key.Namespace, key.Name))
@@ -218,13 +218,13 @@ func MachineHealthCheck(ctx context.Context, a *inspect.Asker, key client.Object
 	return e, nil
 }
 
-// NodeHealthCheck explains a NodeHealthCheck, and those of its targets of which there is something to say.
+// NodeHealthCheck explains a NodeHealthCheck and its targets that are not healthy.
 func NodeHealthCheck(ctx context.Context, a *inspect.Asker, name string) (*Explanation, error) {
 	checks, err := a.NodeChecks(ctx, func(c *nhcv1.NodeHealthCheck) bool { return c.Name == name })
 	return explained(ctx, a, checks, err, explain.NoSuch("NodeHealthCheck", "", name))
 }
 
-// explained is the explanation of the one check that was read.
+// explained returns the explanation of the only check that was read, or the error missing if there is none.
 func explained(ctx context.Context, a *inspect.Asker, checks []explain.Check, err, missing error) (*Explanation, error) {
 	if err != nil {
 		return nil, err
@@ -242,7 +242,8 @@ func explained(ctx context.Context, a *inspect.Asker, checks []explain.Check, er
 	return e, nil
 }
 
-// remarkable are the targets of which there is more to print than that they are healthy, or that the nodes of all of c are unreachable.
+// remarkable returns a filter for the targets to print. It leaves out healthy targets, and targets that are unknown only because the nodes
+// of c could not be read, which the page of c says once.
 func remarkable(c *explain.Check) func(explain.Target) bool {
 	return func(t explain.Target) bool {
 		if t.State == cliv1.StateUnknown && !t.InFlight && len(t.Blockers) > 0 && c.PartOf(&t.Blockers[0]) == explain.SameAsNodesUnknown {
@@ -252,9 +253,8 @@ func remarkable(c *explain.Check) func(explain.Target) bool {
 	}
 }
 
-// follow completes the next step of c with those of the remediations in flight: the requests of its targets have deadlines of their own,
-// which a check does not know. It is the next step of a target that has none with a time or for a user. What the user may not read the
-// notes report.
+// follow completes the next steps of the targets of c, and of c, with those of power cycles in flight: their requests have deadlines that a
+// check does not know. It keeps a step that has a time or needs a user. The notes report requests that could not be read.
 func follow(ctx context.Context, a *inspect.Asker, c *explain.Check) {
 	for i := range c.Targets {
 		t := &c.Targets[i]

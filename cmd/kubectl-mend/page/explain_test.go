@@ -31,7 +31,7 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// page80and200 is an explanation as it is printed for a narrow terminal and for a wide one.
+// page80and200 prints an explanation for terminals of 80 and 200 columns.
 func page80and200(t *testing.T, e *Explanation, err error) string {
 	t.Helper()
 	if err != nil {
@@ -45,7 +45,7 @@ func page80and200(t *testing.T, e *Explanation, err error) string {
 	return out.String()
 }
 
-// answered is the answer to a story's question, or how its checks stand.
+// answered returns the printed answer to a story's question or, without a question, the status of its checks.
 func answered(t *testing.T, s story) string {
 	if s.ask == nil {
 		return status(t, s.scene)
@@ -57,7 +57,7 @@ func answered(t *testing.T, s story) string {
 	return page80and200(t, e, err)
 }
 
-// standing is how all checks of the scene stand.
+// standing returns the status of all checks of the scene.
 func standing(t *testing.T, s *scene) *Status {
 	t.Helper()
 	all, err := Of(t.Context(), s.asker(t), "", "")
@@ -65,7 +65,7 @@ func standing(t *testing.T, s *scene) *Status {
 	return all
 }
 
-// status is the same, printed likewise.
+// status prints the status of all checks of the scene for terminals of 80 and 200 columns.
 func status(t *testing.T, s *scene) string {
 	t.Helper()
 	return printedAs(t, standing(t, s), text.Layout{Width: 80}, text.Layout{Width: 200, Namespaces: true})
@@ -81,7 +81,7 @@ func printedAs(t *testing.T, all *Status, layouts ...text.Layout) string {
 	return out.String()
 }
 
-// story is a scene and the question that is asked in it.
+// story is a scene and a question about it.
 type story struct {
 	scene *scene
 	ask   func(context.Context, *inspect.Asker) (*Explanation, error)
@@ -222,7 +222,7 @@ func TestExplanations(t *testing.T) {
 	golden.Stories(t, "stories", stories, answered)
 }
 
-// reported has the manager say that all machines with a node are healthy.
+// reported adds conditions of the manager by which all machines with a node are healthy.
 func reported(s *scene) {
 	s.reports = true
 	for name, m := range s.machines {
@@ -232,13 +232,13 @@ func reported(s *scene) {
 	}
 }
 
-// unseen hides the nodes from the user, and has the manager say that all machines are healthy.
+// unseen hides the nodes from the user, and adds the conditions of reported.
 func unseen(s *scene) {
 	s.unseen = `secrets "c1-kubeconfig" is forbidden`
 	reported(s)
 }
 
-// wrote has the manager say so of w1.
+// wrote adds the condition Remediation, which the manager writes, to w1.
 func wrote(status metav1.ConditionStatus, reason, message string) func(*scene) {
 	return func(s *scene) {
 		s.said("w1", mendv1.Remediation, status, reason, message, time.Minute)
@@ -288,7 +288,7 @@ func outOfSight(s *scene) {
 	})
 }
 
-// answersProbesAlone is what the manager says of a cluster out of its sight that leaves requests unanswered.
+// answersProbesAlone sets the manager's message about an unreachable cluster that answers only probes.
 func answersProbesAlone(s *scene) {
 	s.check.Status.Conditions[0].Message = "The API server answers probes, and leaves other requests unanswered or answers " +
 		"them without end, so it is asked one at a time, after pauses. The workload cluster has been out of reach since 2026-01-01T11:56:00Z; machines are " +
@@ -301,7 +301,7 @@ func byTemplate(s *scene) {
 	}
 }
 
-// moreMachines are stories of machines: of several findings, of what their owners say, and of checks that are not what they seem.
+// moreMachines has stories about machines with several findings, with messages of their owners, and with unusual checks.
 func moreMachines() map[string]story {
 	clusterGoes := func(s *scene) { goes(&s.cluster.ObjectMeta) }
 	checkGoes := func(s *scene) { goes(&s.check.ObjectMeta) }
@@ -326,7 +326,7 @@ func moreMachines() map[string]story {
 	}
 }
 
-// moreHosts are stories of the power of hosts.
+// moreHosts has stories about the power of hosts.
 func moreHosts() map[string]story {
 	retired := func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
 		h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: "", infrav1.LegacyUnhealthyAnnotation: ""}
@@ -376,7 +376,7 @@ func moreHosts() map[string]story {
 	}
 }
 
-// moreChecks are stories of checks as a whole.
+// moreChecks has stories about checks.
 func moreChecks() map[string]story {
 	tooMany := []func(*scene){silent(6*time.Minute, "w1", "w2", "w3")}
 	leftOver := func(s *scene) {
@@ -424,7 +424,7 @@ func moreChecks() map[string]story {
 	}
 }
 
-// hosted puts w1 on a host of that kind.
+// hosted puts w1 on a host, and edits the host.
 func hosted(edit func(*bmov1alpha1.BareMetalHost)) func(*scene) {
 	return func(s *scene) {
 		s.onHost(s.machines["w1"])
@@ -436,10 +436,10 @@ func hosted(edit func(*bmov1alpha1.BareMetalHost)) func(*scene) {
 	}
 }
 
-// neverMet gives a rule of the check a status that no condition has.
+// neverMet sets a status in a rule of the check that no condition can have.
 func neverMet(s *scene) { s.check.Spec.Checks.UnhealthyNodeConditions[1].Status = "false" }
 
-// fieldDropped has the manager say so of the check.
+// fieldDropped adds the manager's condition that the API server dropped a field of the check.
 func fieldDropped(s *scene) {
 	s.check.Status.Conditions = append(s.check.Status.Conditions, metav1.Condition{
 		Type: mendv1.Effective, Status: metav1.ConditionFalse, Reason: mendv1.FieldDroppedReason, LastTransitionTime: at(time.Hour),
@@ -447,7 +447,7 @@ func fieldDropped(s *scene) {
 	})
 }
 
-// requestedForW1 has the check have made a request from its template.
+// requestedForW1 adds a template to the check, and a request for w1 from that template.
 func requestedForW1(s *scene) {
 	template, req := &unstructured.Unstructured{}, &unstructured.Unstructured{}
 	for _, obj := range []*unstructured.Unstructured{template, req} {
@@ -467,12 +467,12 @@ func requestedForW1(s *scene) {
 	s.others = append(s.others, template, req)
 }
 
-// selectsNothing gives the check a selector that no machine matches.
+// selectsNothing sets a selector of the check that no machine matches.
 func selectsNothing(s *scene) {
 	s.check.Spec.Selector.MatchLabels = map[string]string{"nodepool": "nodepool-0"}
 }
 
-// nodeReadySaid makes a worker's node silent, and Cluster API say so.
+// nodeReadySaid makes a worker's node silent, and adds Cluster API's condition about that.
 func nodeReadySaid(name string) func(*scene) {
 	return func(s *scene) {
 		silent(time.Minute, name)(s)
@@ -483,13 +483,13 @@ func nodeReadySaid(name string) func(*scene) {
 // managerGone ends the lease of the manager.
 func managerGone(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }
 
-// looksAtNoNode takes the rules about nodes from the check.
+// looksAtNoNode removes the rules about nodes from the check.
 func looksAtNoNode(s *scene) { s.check.Spec.Checks.UnhealthyNodeConditions = nil }
 
-// noAnswer is a workload cluster that does not answer the user.
+// noAnswer makes the workload cluster not answer the user.
 func noAnswer(s *scene) { s.unseen = "no answer came in time" }
 
-// powerCycledBefore is the record of a power cycle of w1 that has healed it.
+// powerCycledBefore adds the record of a power cycle that healed w1.
 func powerCycledBefore(s *scene) {
 	begun, ended := at(40*time.Minute), at(39*time.Minute)
 	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "w1-x7k2p"}}
@@ -499,7 +499,7 @@ func powerCycledBefore(s *scene) {
 	s.others = append(s.others, r)
 }
 
-// fullDisk gives a worker's node another bad condition, with a timeout of two minutes.
+// fullDisk adds DiskPressure to a worker's node, and a rule of the check with a timeout of two minutes for it.
 func fullDisk(name string, ago time.Duration) func(*scene) {
 	return func(s *scene) {
 		s.check.Spec.Checks.UnhealthyNodeConditions = append(s.check.Spec.Checks.UnhealthyNodeConditions,
@@ -509,7 +509,7 @@ func fullDisk(name string, ago time.Duration) func(*scene) {
 	}
 }
 
-// ownedBy gives a worker another owner, or none.
+// ownedBy sets the owner of a worker, or removes it if kind is empty.
 func ownedBy(worker, kind, name string) func(*scene) {
 	return func(s *scene) {
 		owners := &s.machines[worker].OwnerReferences
@@ -519,7 +519,7 @@ func ownedBy(worker, kind, name string) func(*scene) {
 	}
 }
 
-// olderCheckPaused gives the older one of two checks that value of the annotation, or takes it away.
+// olderCheckPaused sets the paused annotation of the older of two checks, or removes it if value is empty.
 func olderCheckPaused(value string) func(*scene) {
 	return func(s *scene) {
 		for _, o := range s.others {
@@ -532,14 +532,14 @@ func olderCheckPaused(value string) func(*scene) {
 	}
 }
 
-// goes deletes an object, which a finalizer keeps.
+// goes marks an object as being deleted, with a finalizer.
 func goes(o *metav1.ObjectMeta) {
 	o.DeletionTimestamp, o.Finalizers = ptr.To(at(time.Minute)), []string{"a/b"}
 }
 
 var machineChecksBarred = barred(clusterv1.GroupVersion.WithKind("MachineHealthCheck"))
 
-// fenced gives a worker's node the fence of its remediation.
+// fenced adds the out-of-service taint of a remediation to a worker's node.
 func fenced(name string) func(*scene) {
 	return func(s *scene) {
 		n := s.nodes[name]
@@ -548,7 +548,7 @@ func fenced(name string) func(*scene) {
 	}
 }
 
-// claimedByPolicy marks the claim of the check as one by the mode of a policy.
+// claimedByPolicy adds the annotation of a check that a policy has claimed.
 func claimedByPolicy(s *scene) {
 	s.check.Annotations[mendv1.ClaimedByAnnotation] = mendv1.ClaimedByPolicy
 }
@@ -577,7 +577,7 @@ func nodeCheck(name string) func(context.Context, *inspect.Asker) (*Explanation,
 	}
 }
 
-// ownNodes gives the management cluster five nodes, the first of them silent for that long, and a check of them with a template.
+// ownNodes adds five nodes of the management cluster, the first of them silent, and a NodeHealthCheck with a template.
 func ownNodes(ago time.Duration, edits ...func(*nhcv1.NodeHealthCheck, []*corev1.Node)) func(*scene) {
 	return func(s *scene) {
 		check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "own-nodes", UID: "own-nodes"}}
@@ -610,7 +610,7 @@ func ownNodes(ago time.Duration, edits ...func(*nhcv1.NodeHealthCheck, []*corev1
 	}
 }
 
-// cooling is a storm that cools down.
+// cooling adds the conditions of a storm that cools down to a check.
 func cooling(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 	check.Spec.StormCooldownDuration = &metav1.Duration{Duration: 10 * time.Minute}
 	for _, kind := range []string{nhcv1.StormActiveCondition, nhcv1.StormCooldownActiveCondition} {
@@ -620,7 +620,7 @@ func cooling(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 	}
 }
 
-// leased is a node that somebody else works on.
+// leased adds a lease by which another controller works on node n1.
 func leased(s *scene) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: "node-n1"}}
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("node-maintenance"), ptr.To[int32](3600)

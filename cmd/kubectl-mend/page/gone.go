@@ -12,13 +12,13 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// gone are the annotations of MachineHealthChecks, and the label of Clusters, that RemediationPolicies have replaced.
+// gone are former annotations of MachineHealthChecks, and a former label of Clusters, which RemediationPolicies have replaced.
 var gone = []string{
 	"kubemend.io/max-in-flight", "kubemend.io/storm-cooldown", "kubemend.io/wait-for-spare", "kubemend.io/wait-for-spare-timeout",
 	"kubemend.io/machine-health-checks",
 }
 
-// noteGone notes what still has one.
+// noteGone adds a note with the objects that still have one.
 func (s *Status) noteGone(a *inspect.Asker, namespace, cluster string) {
 	var still []string
 	note := func(name, of string, marks map[string]string) {

@@ -31,7 +31,7 @@ import (
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
-// selects reports whether a check selects m, and notes why one of its cluster does not.
+// selects reports whether a check selects m. If a check of the same cluster does not, selects adds why to NotSelectedBy.
 func (e *Explanation) selects(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) bool {
 	if check.Namespace != m.Namespace {
 		return false
@@ -75,7 +75,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	slices.SortFunc(e.NotSelectedBy, func(a, b cliv1.NotSelected) int { return strings.Compare(a.String(), b.String()) })
 	e.Remediations = a.RemediationsOf(ctx, m)
 	e.capacityOfMachine(ctx, a, m)
-	if len(e.Capacity) != 1 || e.Capacity[0].Made == "" { // else the story of its capacity says it
+	if len(e.Capacity) != 1 || e.Capacity[0].Made == "" { // else the capacity section says it
 		e.fact("replaces", a.Predecessor(m).Predecessor())
 	}
 	e.remediatedBefore(a, func(target *mendv1.RecordTarget) bool { return target.Machine != nil && target.Machine.Name == m.Name })
@@ -84,18 +84,19 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	return e, nil
 }
 
-// capacityOfMachine tells of the capacity of m where that is awaited, or where no check sees to a Node that is not Ready.
+// capacityOfMachine adds what the capacity of m waits for, if it may be missing, or if the node of m is not Ready and no check judges m or
+// the check judges m healthy.
 func (e *Explanation) capacityOfMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) {
 	target := e.target()
-	unattended := target == nil || target.Skipped != "" || target.State == cliv1.StateHealthy // its check sees to any other
+	unattended := target == nil || target.Skipped != "" || target.State == cliv1.StateHealthy
 	ready, known := a.NodeReady(m)
 	if capacity.Concerns(m, a.Now) || unattended && known && !ready {
 		e.Capacity = []Capacity{*capacityOf(ctx, a, m)}
 	}
 }
 
-// remediatedBefore adds to the facts which remediations of a machine or a host are over: by the last record about it, and those that are
-// there, which are shown no more.
+// remediatedBefore adds facts about ended remediations of a machine or a host: the last closed RemediationRecord, and e.Remediations that
+// have ended, which it removes there.
 func (e *Explanation) remediatedBefore(a *inspect.Asker, about func(*mendv1.RecordTarget) bool) {
 	var last *mendv1.RemediationRecord
 	for _, record := range snapshot.All[mendv1.RemediationRecord](a.Snapshot, e.Subject.Namespace) {
@@ -110,7 +111,7 @@ func (e *Explanation) remediatedBefore(a *inspect.Asker, about func(*mendv1.Reco
 	target := e.target()
 	e.Remediations = slices.DeleteFunc(e.Remediations, func(rem explain.Remediation) bool {
 		state := powercycle.State(rem.State)
-		over := state.Final() && state != powercycle.OwnerRequested && !rem.Next.Manual && // neither its owner nor a person has to act
+		over := state.Final() && state != powercycle.OwnerRequested && !rem.Next.Manual && // neither the owner nor a user has to act
 			(target == nil || !target.InFlight || !slices.Contains(target.Requests, rem.Reference))
 		if over {
 			value := fmt.Sprintf("%s: %s", rem.Reference, rem.State)
@@ -123,7 +124,7 @@ func (e *Explanation) remediatedBefore(a *inspect.Asker, about func(*mendv1.Reco
 	})
 }
 
-// notes are what could not be read, and with what the explanations do without.
+// notes lists what could not be read, for the section Notes.
 func notes(a *inspect.Asker) []string {
 	var lines []string
 	if doubt := a.Managers.Doubt(); doubt != "" {
@@ -135,7 +136,7 @@ func notes(a *inspect.Asker) []string {
 	return lines
 }
 
-// goneMachine explains a machine that does not exist: by the record of its remediation, or by the machine that was made for it.
+// goneMachine explains a machine that does not exist any more, from its RemediationRecord or from the machine that replaces it.
 func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	subject, began := keptOf(a, key)
 	if subject == nil {
@@ -172,7 +173,7 @@ func goneAnswer(s *capacity.Story) explain.Answer {
 	return a
 }
 
-// keptOf is what is known of a machine that does not exist, and when its remediation began; nil if nothing is.
+// keptOf returns what records or a replacement say about a machine that does not exist, and when its remediation began; nil if none does.
 func keptOf(a *inspect.Asker, key client.ObjectKey) (*capacity.Subject, time.Time) {
 	var newest *mendv1.RemediationRecord
 	for _, r := range snapshot.All[mendv1.RemediationRecord](a.Snapshot, key.Namespace) {
@@ -193,7 +194,7 @@ func keptOf(a *inspect.Asker, key client.ObjectKey) (*capacity.Subject, time.Tim
 	return nil, time.Time{}
 }
 
-// recorded is the machine of a record. Since when it is gone, the record may say.
+// recorded returns the machine of a record, with the time at which it went or, if the record has no such time, at which it was last seen.
 func recorded(record *mendv1.RemediationRecord) *capacity.Subject {
 	s := records.SubjectOf(record)
 	s.Namespace = record.Namespace
@@ -211,7 +212,7 @@ func (e *Explanation) fact(name, value string) {
 	}
 }
 
-// since adds since when something is so about the subject, if it is.
+// since adds a fact with the time since when it holds, unless that is zero.
 func (e *Explanation) since(name string, at *metav1.Time) {
 	if !at.IsZero() {
 		e.fact(name, "since "+at.UTC().Format(time.RFC3339))
@@ -230,8 +231,8 @@ func (e *Explanation) machineFacts(m *clusterv1.Machine) {
 
 var onOff = map[bool]string{true: "on", false: "off"}
 
-// hostFacts are what h reports of its power, and what changes it: reboot.metal3.io without a suffix asks for one reboot, with a suffix for
-// the host to be off. Orphaned are the annotations of remediations that do not exist.
+// hostFacts adds facts about the power of h. BMO reboots a host once for the annotation reboot.metal3.io, and keeps it off while it has
+// that annotation with a suffix. orphaned are the annotations of remediations that do not exist.
 func (e *Explanation) hostFacts(h *bmov1alpha1.BareMetalHost, orphaned []string) {
 	e.fact("power", onOff[h.Status.PoweredOn])
 	e.fact("desired power", onOff[h.Spec.Online])
@@ -239,7 +240,7 @@ func (e *Explanation) hostFacts(h *bmov1alpha1.BareMetalHost, orphaned []string)
 		if !strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix) {
 			continue
 		}
-		effect, of := "asked to be off by", "" // whether it is off, its power says
+		effect, of := "asked to be off by", ""
 		if name == infrav1.RebootAnnotation {
 			effect = "asked to reboot by"
 		}
@@ -255,7 +256,7 @@ func (e *Explanation) hostFacts(h *bmov1alpha1.BareMetalHost, orphaned []string)
 	e.Facts = append(e.Facts, explain.Attributions(h)...)
 }
 
-// told is a condition in one line.
+// told returns a condition in one line.
 func told(cond *metav1.Condition, moment func(time.Time) string) string {
 	line := fmt.Sprintf("%s=%s (%s) since %s", cond.Type, cond.Status, cond.Reason, moment(cond.LastTransitionTime.Time))
 	if message := strings.Fields(strings.TrimPrefix(cond.Message, "* ")); len(message) > 0 {
@@ -264,7 +265,7 @@ func told(cond *metav1.Condition, moment func(time.Time) string) string {
 	return line
 }
 
-// lastRemediation is how the remediation of r, which is closed, has ended, when it was and by what.
+// lastRemediation returns when and how the remediation of a closed record was done, and its outcome.
 func lastRemediation(r *mendv1.RemediationRecord) string {
 	how := "by its owner"
 	if n := len(r.Status.Requests); n > 0 {
@@ -286,7 +287,7 @@ func (e *Explanation) ownerFacts(obj client.Object, phase string, paused bool) {
 	e.since("being deleted", obj.GetDeletionTimestamp())
 }
 
-// ownerAnswer is how many machines of an owner have a Ready node and, where that is not all, what the first of the stories waits for.
+// ownerAnswer returns how many machines of an owner have a Ready node and, if first is not nil, what that machine waits for.
 func ownerAnswer(ready, replicas int, first *capacity.Story) explain.Answer {
 	a := explain.Answer{State: explain.CapacityMissing, Rest: fmt.Sprintf("%d of %d machines have a Ready node", ready, replicas)}
 	if first == nil {

@@ -31,10 +31,9 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// recordKind is the kind of records.
 var recordKind = mendv1.GroupVersion.WithKind("RemediationRecord")
 
-// lost adds a record of a worker that is gone since so long, and of what its capacity waits for.
+// lost adds the record of a worker that was remediated ago, with what its capacity waits for.
 func lost(name string, ago time.Duration, reason, message string, edits ...func(*mendv1.RemediationRecord)) func(*scene) {
 	return func(s *scene) {
 		is := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{
@@ -55,7 +54,7 @@ func lost(name string, ago time.Duration, reason, message string, edits ...func(
 	}
 }
 
-// askedFor is what asked for the remediation of a record; nothing if kind is empty.
+// askedFor sets the check that requested a remediation; none if kind is empty.
 func askedFor(kind, namespace, name string) func(*mendv1.RemediationRecord) {
 	return func(is *mendv1.RemediationRecord) {
 		is.Spec.Requester.Check = nil
@@ -80,7 +79,7 @@ var (
 	closed  = lost("w9", 2*time.Hour, "Replaced", "", ended)
 )
 
-// A replacement that is not Ready is not there yet for the check, whose targets are all healthy.
+// The check counts no target for a replacement that is not Ready yet, so all its targets may be healthy while capacity is missing.
 func TestAStatusSaysWhichCapacityIsNotBack(t *testing.T) {
 	golden.Stories(t, "missing", map[string]*scene{
 		"two of which one waits longer":          aScene(drained, noHost),
@@ -99,7 +98,7 @@ func TestAStatusSaysWhichCapacityIsNotBack(t *testing.T) {
 	})
 }
 
-// ofTemplates puts a record where the requests of a NodeHealthCheck are.
+// ofTemplates puts a record into the namespace of a NodeHealthCheck's templates and requests.
 func ofTemplates(is *mendv1.RemediationRecord) {
 	is.Namespace, is.Spec.Target = "templates", mendv1.RecordTarget{Node: &mendv1.RecordRef{Kind: "Node", Name: "n1"}}
 }
@@ -143,7 +142,7 @@ func TestWhatIsMissingIsCountedWithinTheScope(t *testing.T) {
 	}
 }
 
-// counting is a scene of which w1 was read, and the status of its check, which counts that many machines and healthy ones.
+// counting returns a scene of which only w1 was read. The status of the check counts the machines.
 func counting(expected, healthy int32, edits ...func(*scene)) *scene {
 	s := aScene(silent(6*time.Minute, "w1"))
 	s.only = "w1"
@@ -177,7 +176,7 @@ func TestOneMachineOfThousands(t *testing.T) {
 	})
 }
 
-// limited has a policy of which the manager has written that w1 waits for it, and an override that holds w1.
+// limited adds a policy for which w1 waits, as the manager wrote, and an override that holds w1.
 func limited(s *scene) {
 	racks, swap := &mendv1.RemediationPolicy{}, &mendv1.RemediationOverride{}
 	racks.Namespace, racks.Name, swap.Namespace, swap.Name, swap.CreationTimestamp = "fleet", "racks", "default", "swap", at(time.Hour)
@@ -206,7 +205,7 @@ func TestPoliciesAndOverrides(t *testing.T) {
 		racks.Spec.Mode = mendv1.PolicyObserves
 		s.others = append(s.others, racks)
 	}
-	// A window of live nodes, and a rule about nodes in maintenance, keep w1 alone from being remediated; w2 is of another policy.
+	// w1 waits for a window for live nodes and for nodes in maintenance. w2 belongs to another policy.
 	signalled := func(s *scene) {
 		racks := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "racks"}}
 		racks.Namespace, racks.Status.Waiting = managerlease.UsualNamespace, 1
@@ -245,7 +244,7 @@ func tooManySaid(s *scene) {
 	}}
 }
 
-// waitsForSpare puts all workers on hosts, has a policy let the check wait for spare hosts, and adds so many that are free.
+// waitsForSpare puts all workers on hosts, and adds a policy that waits for spare hosts, and free hosts.
 func waitsForSpare(free int) func(*scene) {
 	return func(s *scene) {
 		policy := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "spares"}}
@@ -263,7 +262,7 @@ func waitsForSpare(free int) func(*scene) {
 	}
 }
 
-// hostless takes the host of a worker away.
+// hostless removes the consumer of a worker's host, and sets an error on the host.
 func hostless(name string) func(*scene) {
 	return func(s *scene) {
 		for _, obj := range s.others {
@@ -274,7 +273,7 @@ func hostless(name string) func(*scene) {
 	}
 }
 
-// evidence are stories of what is known of a machine, by which controller and since when.
+// evidence has stories about the age and the source of findings about a machine.
 func evidence() map[string]story {
 	hostDead := condition("InfrastructureReady", metav1.ConditionFalse, "HostDead", 2*time.Hour)
 	notReady := condition(clusterv1.MachineNodeReadyCondition, metav1.ConditionFalse, "NodeNotReady", 2*time.Hour)
@@ -294,7 +293,7 @@ func evidence() map[string]story {
 	}
 }
 
-// judgedBy gives the check a rule about a condition of machines.
+// judgedBy adds a rule about a condition of machines to the check.
 func judgedBy(kind string) func(*scene) {
 	return func(s *scene) {
 		s.check.Spec.Checks.UnhealthyMachineConditions = []clusterv1.UnhealthyMachineCondition{{Type: kind, Status: metav1.ConditionFalse, TimeoutSeconds: ptr.To[int32](300)}}
@@ -329,7 +328,7 @@ func failedForGood(s *scene) {
 	}
 }
 
-// aFleet is a scene with checks of which one selects nothing that is unhealthy, one has trouble, and one is not claimed.
+// aFleet returns a scene with a check whose targets are healthy, a check with unhealthy targets, and a check that is not claimed.
 func aFleet() *scene {
 	return aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3"), func(s *scene) {
 		for name, machines := range map[string][]string{"control-plane": {"w4", "w5"}, "storage": {"w3"}} {
@@ -363,7 +362,7 @@ func TestTheStatusOfAFleet(t *testing.T) {
 	})
 }
 
-// Names that have no room on a terminal are cut in the middle, and -o wide has them whole.
+// Names that are too long for the terminal are cut in the middle. -o wide does not cut them.
 func TestTheStatusOfSeveralClusters(t *testing.T) {
 	golden.Stories(t, "clusters", map[string]text.Layout{"of all namespaces": {Namespaces: true}}, func(t *testing.T, l text.Layout) string {
 		s := standing(t, aFleet())
@@ -392,7 +391,7 @@ func TestAPageHasOneClock(t *testing.T) {
 	}
 }
 
-// indented is a document as -o json prints it.
+// indented returns a document as -o json prints it.
 func indented(t *testing.T, document any) string {
 	t.Helper()
 	content, err := json.MarshalIndent(document, "", "  ")
@@ -425,7 +424,7 @@ func TestDocuments(t *testing.T) {
 	})
 }
 
-// reasoned fails if a step has no reason, or a field that programs read holds a sentence.
+// reasoned fails the test if a step has no reason, or if a field for programs has a sentence.
 func reasoned(t *testing.T, d *cliv1.Explanation) {
 	t.Helper()
 	steps, words := []cliv1.Step{d.Next}, []string{d.Reason}
@@ -472,10 +471,10 @@ func TestTheDocumentOfAStatus(t *testing.T) {
 	}
 }
 
-// sample is the recording that the docs let readers try --from with.
+// sample is the file with which readers of the docs can try --from.
 var sample = filepath.Join("..", "..", "..", "docs", "cli", "samples", "three-of-five.json")
 
-// shortCircuited is the scene of the sample: three of five are silent, and the limit is two.
+// shortCircuited returns the scene of the sample: three of five nodes are silent, and the limit is two.
 func shortCircuited() *scene {
 	return aScene(silent(6*time.Minute, "w1", "w2", "w3"), func(s *scene) {
 		for _, name := range []string{"w1", "w2", "w3"} {
@@ -487,7 +486,7 @@ func shortCircuited() *scene {
 	})
 }
 
-// event adds one of a minute ago.
+// event adds an event of a minute ago.
 func (s *scene) event(about corev1.ObjectReference, reason, note string) {
 	about.APIVersion = clusterv1.GroupVersion.String()
 	s.others = append(s.others, &eventsv1.Event{

@@ -23,8 +23,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 )
 
-// Node explains a node: that of a Machine in namespace, or in any if that is empty, of cluster, or of any; and one of the management
-// cluster, which NodeHealthChecks may select.
+// Node explains the node of a Machine, or a node of the management cluster, which NodeHealthChecks may select. namespace and cluster may be
+// empty, for any.
 func Node(ctx context.Context, a *inspect.Asker, namespace, cluster, name string) (*Explanation, error) {
 	m, here, err := NodeNamed(ctx, a, namespace, cluster, name)
 	if err != nil {
@@ -48,11 +48,11 @@ func Node(ctx context.Context, a *inspect.Asker, namespace, cluster, name string
 	return e, nil
 }
 
-// NodeNamed finds the node that a user names: the Machine that it is of or, if there is none, the node of the management cluster.
+// NodeNamed finds the node that a user names. It returns the node's Machine or, if there is none, the node of the management cluster.
 func NodeNamed(ctx context.Context, a *inspect.Asker, namespace, cluster, name string) (*clusterv1.Machine, *corev1.Node, error) {
 	list := &clusterv1.MachineList{}
 	err := a.Snapshot.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
-	if err != nil && !meta.IsNoMatchError(err) { // without Cluster API there are none
+	if err != nil && !meta.IsNoMatchError(err) { // no match: Cluster API is not installed
 		return nil, nil, fmt.Errorf("list Machines: %w", err)
 	}
 	machines, named := []clusterv1.Machine(nil), []string(nil)
@@ -63,7 +63,7 @@ func NodeNamed(ctx context.Context, a *inspect.Asker, namespace, cluster, name s
 		}
 	}
 	here := &corev1.Node{}
-	isHere := cluster == "" && a.Snapshot.Get(ctx, client.ObjectKey{Name: name}, here) == nil // an error is among the notes
+	isHere := cluster == "" && a.Snapshot.Get(ctx, client.ObjectKey{Name: name}, here) == nil // the notes report an error
 	switch {
 	case isHere && len(machines) == 1 && !isOf(here, &machines[0]):
 		named = append(named, "one of the management cluster, which pages of its NodeHealthChecks explain")
@@ -79,7 +79,7 @@ func NodeNamed(ctx context.Context, a *inspect.Asker, namespace, cluster, name s
 	return nil, nil, noNode(namespace, cluster, name)
 }
 
-// noNode is the error where neither a Machine names a node nor the management cluster has it.
+// noNode returns the error for a node that neither a Machine's nodeRef names nor the management cluster has.
 func noNode(namespace, cluster, name string) error {
 	where, elsewhere := "", ", and the management cluster has none of that name"
 	if cluster != "" {
@@ -91,14 +91,14 @@ func noNode(namespace, cluster, name string) error {
 	return fmt.Errorf("no Machine%s names a node %s%s", where, name, elsewhere)
 }
 
-// nodeChecks adds what NodeHealthChecks make of a node of the management cluster.
+// nodeChecks adds the NodeHealthChecks that judge a node of the management cluster, and why others do not select it.
 func nodeChecks(ctx context.Context, a *inspect.Asker, node *corev1.Node, e *Explanation) error {
 	checks, err := a.NodeChecks(ctx, func(c *nhcv1.NodeHealthCheck) bool {
 		why := nodehealthcheck.WhyNotSelected(c, node)
 		if why != "" {
 			e.NotSelectedBy = append(e.NotSelectedBy, cliv1.NotSelected{Reference: explain.Ref{Kind: "NodeHealthCheck", Name: c.Name}, Message: why})
 		}
-		return true // it may have begun something before the node left its selection
+		return true // a check may still remediate a node that it does not select any more
 	})
 	if err := tolerate(&e.Unread, "NodeHealthChecks", err); err != nil {
 		return err
@@ -112,7 +112,8 @@ func nodeChecks(ctx context.Context, a *inspect.Asker, node *corev1.Node, e *Exp
 	return nil
 }
 
-// mayBeOfNodeCheck adds to what could not be read of m, which no check was found to select, what a NodeHealthCheck may select it by.
+// mayBeOfNodeCheck adds to e.Unread the kinds that the user may not read, if no check was found for m and a NodeHealthCheck may select its
+// node.
 func (e *Explanation) mayBeOfNodeCheck(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) error {
 	if len(e.Checks) > 0 || m.Status.NodeRef.Name == "" {
 		return nil
@@ -125,7 +126,7 @@ func (e *Explanation) mayBeOfNodeCheck(ctx context.Context, a *inspect.Asker, m 
 	return tolerate(&e.Unread, "NodeHealthChecks", err)
 }
 
-// ofMachine returns the node of the management cluster that is m's: the cluster manages itself then.
+// ofMachine returns the node of m if that is a node of the management cluster, which manages itself then; else nil.
 func ofMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) *corev1.Node {
 	node := &corev1.Node{}
 	if m.Status.NodeRef.Name == "" || a.Snapshot.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node) != nil || !isOf(node, m) {
@@ -134,7 +135,7 @@ func ofMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) *cor
 	return node
 }
 
-// isOf reports whether a node of the management cluster is that of m, by what Cluster API or the cloud has written on it.
+// isOf reports whether a node of the management cluster is the node of m, by Cluster API's annotations on the node or by the provider ID.
 func isOf(node *corev1.Node, m *clusterv1.Machine) bool {
 	if machine, said := node.Annotations[clusterv1.MachineAnnotation]; said {
 		return machine == m.Name && node.Annotations[clusterv1.ClusterNamespaceAnnotation] == m.Namespace
@@ -142,7 +143,7 @@ func isOf(node *corev1.Node, m *clusterv1.Machine) bool {
 	return node.Spec.ProviderID != "" && strings.EqualFold(node.Spec.ProviderID, m.Spec.ProviderID)
 }
 
-// Host explains a BareMetalHost: its machine, and who acts on its power.
+// Host explains a BareMetalHost: its machine, and the remediations that act on its power.
 func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	h := &bmov1alpha1.BareMetalHost{}
 	if err := Read(ctx, a.Snapshot, key, h, "BareMetalHost"); err != nil {
@@ -179,7 +180,7 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 		e.Next = e.next()
 	}
 	e.Todo = e.todo()
-	if len(e.Remediations) == 0 { // else the annotations are of these
+	if len(e.Remediations) == 0 { // else the host's power annotations belong to these
 		e.answer(holds.Held(e.Answer, h))
 		if next, todo := holds.Next(h); next != (explain.Step{}) {
 			e.Next, e.Todo = next, todo
@@ -189,7 +190,7 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 	return e, nil
 }
 
-// outOfService adds what a person has to do about a host that no machine is put on, if there is anything.
+// outOfService adds the repair of a host that is out of service as the next step or to-do. It does nothing if the step is empty.
 func (e *Explanation) outOfService(repair explain.Step) {
 	if repair == (explain.Step{}) {
 		return
@@ -202,7 +203,7 @@ func (e *Explanation) outOfService(repair explain.Step) {
 	}
 }
 
-// Remediation explains the remediation of a kind and name.
+// Remediation explains a HostRemediation or a Metal3Remediation.
 func Remediation(ctx context.Context, a *inspect.Asker, kind string, key client.ObjectKey) (*Explanation, error) {
 	found, err := a.Remediation(ctx, kind, key)
 	if err != nil {

@@ -39,7 +39,7 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// also makes further nodes of the management cluster silent for that long.
+// also makes other nodes of the management cluster silent.
 func also(ago time.Duration, which ...int) func(*nhcv1.NodeHealthCheck, []*corev1.Node) {
 	return func(_ *nhcv1.NodeHealthCheck, nodes []*corev1.Node) {
 		for _, i := range which {
@@ -50,7 +50,7 @@ func also(ago time.Duration, which ...int) func(*nhcv1.NodeHealthCheck, []*corev
 	}
 }
 
-// stormy is a check with a cooldown, and with a storm that began a while ago.
+// stormy adds a cooldown to a check, and the condition of a storm that began a minute ago.
 func stormy(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 	check.Spec.StormCooldownDuration = &metav1.Duration{Duration: 10 * time.Minute}
 	check.Status.Conditions = append(check.Status.Conditions, metav1.Condition{
@@ -58,14 +58,14 @@ func stormy(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 	})
 }
 
-// members makes the first three nodes those of the control plane.
+// members makes the first three nodes control-plane nodes.
 func members(_ *nhcv1.NodeHealthCheck, nodes []*corev1.Node) {
 	for _, n := range nodes[:3] {
 		n.Labels["node-role.kubernetes.io/control-plane"] = ""
 	}
 }
 
-// laddered has the check reboot a node for five minutes, and then replace it.
+// laddered sets two escalation steps of a check: reboot for five minutes, then replace.
 func laddered(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 	first := *check.Spec.RemediationTemplate
 	second := first
@@ -78,7 +78,7 @@ func laddered(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 	}
 }
 
-// replaceable makes the second step of a ladder possible.
+// replaceable adds the template of the second escalation step.
 func replaceable(s *scene) {
 	template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{}}}}}
 	template.SetAPIVersion("remediation.example.com/v1")
@@ -89,7 +89,7 @@ func replaceable(s *scene) {
 	s.kinds = append(s.kinds, template.GroupVersionKind(), template.GroupVersionKind().GroupVersion().WithKind("Replace"))
 }
 
-// rebooting is a Reboot of a node that the check has asked for so long ago.
+// rebooting adds a Reboot of a node that the check has created ago.
 func rebooting(node string, ago time.Duration) func(*scene) {
 	return func(s *scene) {
 		req := &unstructured.Unstructured{Object: map[string]any{}}
@@ -111,7 +111,7 @@ func rebooting(node string, ago time.Duration) func(*scene) {
 	}
 }
 
-// ofPausedMachine makes the first node that of a Machine which is paused.
+// ofPausedMachine makes n1 the node of a paused Machine.
 func ofPausedMachine(s *scene) {
 	m := s.machines["w1"]
 	m.Annotations, m.Status.NodeRef.Name = map[string]string{clusterv1.PausedAnnotation: ""}, "n1"
@@ -141,12 +141,12 @@ func TestExplanationsOfNodes(t *testing.T) {
 	}, answered)
 }
 
-// ofMachineElsewhere makes the first node that of a Machine in a namespace of its own.
+// ofMachineElsewhere makes the first node belong to a Machine in namespace mgmt.
 func ofMachineElsewhere(_ *nhcv1.NodeHealthCheck, nodes []*corev1.Node) {
 	nodes[0].Annotations = map[string]string{clusterv1.MachineAnnotation: "cp", clusterv1.ClusterNamespaceAnnotation: "mgmt"}
 }
 
-// barredFrom asks as somebody who may not read the Machines of a namespace.
+// barredFrom asks a question as a user who may not read the Machines of a namespace.
 func barredFrom(namespace string, question func(context.Context, *inspect.Asker) (*Explanation, error)) func(context.Context, *inspect.Asker) (*Explanation, error) {
 	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
 		why := apierrors.NewForbidden(schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: "machines"}, "", errors.New("you may not"))
@@ -155,12 +155,12 @@ func barredFrom(namespace string, question func(context.Context, *inspect.Asker)
 	}
 }
 
-// noTemplate has the check name a template that is not there.
+// noTemplate makes the check name a template that does not exist.
 func noTemplate(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 	check.Spec.RemediationTemplate.Name = "none"
 }
 
-// few has the check remediate however many are unhealthy.
+// few lets the check remediate as long as one node is healthy.
 func few(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 	check.Spec.MinHealthy = ptr.To(intstr.FromInt32(1))
 }
@@ -170,8 +170,8 @@ const (
 	refused  = "CannotBeRemediated"
 )
 
-// ofControlPlane are the first three workers as those of a KubeadmControlPlane that was asked to replace the first, which it made a few
-// minutes ago in place of another one, and has answered with a reason.
+// ofControlPlane makes the first three workers machines of a KubeadmControlPlane, which was asked to replace w1 and has answered with a
+// reason. w1 is itself a replacement of a few minutes ago.
 func ofControlPlane(reason, message string, edits ...func(*controlplanev1.KubeadmControlPlane, *scene)) func(*scene) {
 	return func(s *scene) {
 		silent(6*time.Minute, "w1")(s)
@@ -201,7 +201,7 @@ func maxRetry(n int32) func(*controlplanev1.KubeadmControlPlane, *scene) {
 	return func(kcp *controlplanev1.KubeadmControlPlane, _ *scene) { kcp.Spec.Remediation.MaxRetry = &n }
 }
 
-// What KubeadmControlPlane says in each case. (Cluster API v1.14.2)
+// Messages of the KubeadmControlPlane controller (Cluster API v1.14.2).
 const (
 	failedLately  = "KubeadmControlPlane can't remediate this machine because the operation already failed in the latest 15m0s (RetryPeriodSeconds)"
 	failedOften   = "KubeadmControlPlane can't remediate this machine because the operation already failed 2 times (MaxRetry)"
@@ -249,7 +249,7 @@ func TestWhatOwnersDoNotReplace(t *testing.T) {
 	})
 }
 
-// What a step is decided on is printed with -o wide alone.
+// Only -o wide prints the evidence of a step.
 func TestAWidePageHasTheEvidence(t *testing.T) {
 	golden.Stories(t, "wide", map[string]powercycle.State{
 		"a host that boots": powercycle.Booting,
@@ -270,7 +270,7 @@ func TestARemediationThatEndedAtNoKnownTimeIsAFact(t *testing.T) {
 	}
 }
 
-// A host that cannot be held off is rebooted: the page says that it was not proven off.
+// A host that cannot be kept powered off is only rebooted. The page must not say that it was proven off.
 func TestAStepThatWasNotDoneIsNotSaidToBeDone(t *testing.T) {
 	rem := aRemediation("w1", powercycle.Booting)
 	for _, kind := range []string{infrav1.PoweredOffCondition, infrav1.WorkloadMovedCondition} {
@@ -285,18 +285,19 @@ func TestAStepThatWasNotDoneIsNotSaidToBeDone(t *testing.T) {
 		{"  power off", "-", "-", "CannotBeProven"}, {"  fence, move", "-", "-", "CannotBeProven"}, {"  power on", "11:59:00", "0s"}, {"> Ready", "11:59:59", "1s"},
 	}
 	must.Equal(t, want, rows)
-	cycle.StateSince = cliv1.Moment(noon.Add(5 * time.Second)) // by the clock of a manager that is ahead
+	cycle.StateSince = cliv1.Moment(noon.Add(5 * time.Second)) // the manager's clock is ahead
 	if last := (&page{Page: text.Page{Layout: text.Layout{Now: noon}}}).cycle(cycle)[3]; last[2] != "0s" {
 		t.Errorf("a step that begins in a moment: %v", last)
 	}
 }
 
-// held is the annotation by which a remediation holds a host off.
+// held returns the annotation by which a remediation keeps a host powered off.
 func held(by types.UID) string {
 	return bmov1alpha1.RebootAnnotationPrefix + "/metal3-remediation-" + string(by)
 }
 
-// powerCycled puts workers on hosts, and has the check ask for power cycles; w1's is in that state for a minute, if it is not empty.
+// powerCycled puts workers on hosts, and gives the check a template for power cycles. If state is not empty, w1 has a remediation that has
+// been in that state for a minute.
 func powerCycled(state powercycle.State, edits ...func(*bmov1alpha1.BareMetalHost, *mendv1.HostRemediation)) func(*scene) {
 	return func(s *scene) {
 		template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "reboot"}}
@@ -323,7 +324,7 @@ func powerCycled(state powercycle.State, edits ...func(*bmov1alpha1.BareMetalHos
 	}
 }
 
-// onHost puts a machine on a host of its own, that is on.
+// onHost puts a machine on its own host, which is powered on.
 func (s *scene) onHost(m *clusterv1.Machine) *bmov1alpha1.BareMetalHost {
 	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: m.Name}
 	between := &unstructured.Unstructured{}
@@ -340,7 +341,7 @@ func (s *scene) onHost(m *clusterv1.Machine) *bmov1alpha1.BareMetalHost {
 	return host
 }
 
-// aRemediation is that of a worker, in its first attempt of two.
+// aRemediation returns a HostRemediation of a worker, in the first of two attempts.
 func aRemediation(worker string, state powercycle.State) *mendv1.HostRemediation {
 	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: worker, UID: types.UID("rem-" + worker), CreationTimestamp: at(3 * time.Minute), Finalizers: []string{mendv1.HostRemediationFinalizer},
@@ -368,17 +369,17 @@ func aRemediation(worker string, state powercycle.State) *mendv1.HostRemediation
 	return rem
 }
 
-// remembers writes down what a remediation remembers.
+// remembers stores the memory of a remediation in its annotation.
 func remembers(rem *mendv1.HostRemediation, memory powercycle.Memory) {
 	worker := rem.OwnerReferences[0].Name
 	content, err := hostremediation.Record{Memory: memory, Host: "rack-" + worker, Node: "node-" + worker}.Encode()
 	if err != nil {
-		panic(err) // a record is made to be stored
+		panic(err) // every Record can be encoded
 	}
 	rem.Annotations[mendv1.PowerCycleAnnotation] = content
 }
 
-// says writes the condition of a remediation as a whole, as the manager does when it waits for that reason.
+// says sets the condition Processing of a remediation, as the manager does while it waits for a reason.
 func says(rem *mendv1.HostRemediation, reason powercycle.Reason, cycle powercycle.Cycle) {
 	cycle.After, cycle.Policy = hostremediation.Remembered(rem).Memory, powercycle.Policy{Retries: 1}
 	step := powercycle.Step{Do: powercycle.Wait, From: cycle.After.State, Next: cycle.After.State, Reason: reason}
@@ -388,7 +389,7 @@ func says(rem *mendv1.HostRemediation, reason powercycle.Reason, cycle powercycl
 	})
 }
 
-// controlPlane makes w1 and w2 machines of the control plane, whose hosts are remediated one after the other: w2's is under way.
+// controlPlane makes w1 and w2 control-plane machines, whose hosts are power-cycled one after the other, and adds a remediation of w2.
 func controlPlane(s *scene) {
 	for _, name := range []string{"w1", "w2"} {
 		s.machines[name].Labels[clusterv1.MachineControlPlaneLabel] = ""
@@ -396,7 +397,7 @@ func controlPlane(s *scene) {
 	s.others = append(s.others, aRemediation("w2", powercycle.PoweringOff))
 }
 
-// A cluster whose nodes no Cluster API manages has none of its kinds.
+// A cluster without Cluster API has none of its kinds.
 func TestNodesAreExplainedWithoutClusterAPI(t *testing.T) {
 	var saved bytes.Buffer
 	var record struct {

@@ -26,30 +26,30 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// The kinds of owners.
 const (
 	deploymentKind = "MachineDeployment"
 	setKind        = "MachineSet"
 	kubeadmKind    = "KubeadmControlPlane"
 )
 
-// mostStories is how many machines of an owner are followed; of the others it is only said how many there are.
+// mostStories limits the machines of an owner that are explained. The page only counts the others.
 const mostStories = 10
 
-// Owner is what makes machines, and what the capacity of those waits for that have no Ready node.
+// Owner is an owner of machines.
 type Owner struct {
 	cliv1.MachineOwner
+	// Capacity is what its machines without a Ready node wait for.
 	Capacity []Capacity
 	// More is how many machines without a Ready node are not in Capacity.
 	More int
 
 	cluster string
-	group   string // of its kind
+	group   string // the API group of its kind
 	members []*clusterv1.Machine
-	unread  bool // how many machines it wants is not known
+	unread  bool // the owner could not be read, so its replicas are not known
 }
 
-// OfOwner explains what the machines of a MachineDeployment or a KubeadmControlPlane wait for; obj is an empty one of them.
+// OfOwner explains what the machines of a MachineDeployment or a KubeadmControlPlane wait for. obj is empty and has the type of the owner.
 func OfOwner(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj client.Object) (*Explanation, error) {
 	kind := ownerOf(obj).Kind
 	if err := Read(ctx, a.Snapshot, key, obj, kind); err != nil {
@@ -68,7 +68,7 @@ func OfOwner(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj cl
 	return e, err
 }
 
-// OfCluster explains what the machines of a Cluster wait for, those of its control plane first.
+// OfCluster explains what the machines of a Cluster wait for, control-plane machines first.
 func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	cluster := &clusterv1.Cluster{}
 	if err := Read(ctx, a.Snapshot, key, cluster, "Cluster"); err != nil {
@@ -84,7 +84,7 @@ func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Ex
 	if err := e.explainOwners(ctx, a, withOthers(owners, cluster, members, len(unread) > 0)); err != nil {
 		return nil, err
 	}
-	if len(unread) > 0 && e.Answer.State == explain.CapacityComplete { // one of those may want more machines
+	if len(unread) > 0 && e.Answer.State == explain.CapacityComplete { // an unread owner may want more machines
 		what := strings.Join(unread, ", ")
 		e.answer(explain.Answer{State: explain.IsUnknown, Reason: explain.NotRead, Detail: what, Rest: e.Answer.Rest})
 		e.Next = explain.Step{Reason: explain.NotRead, Manual: true, Text: "ask as a user who may read " + what}
@@ -92,7 +92,8 @@ func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Ex
 	return e, nil
 }
 
-// judged adds the checks of the Cluster, and what they do about the machine that the answer is about, if its node is not Ready.
+// judged adds the checks of the Cluster. If the machine of the answer waits for its node, and a check judges the machine not healthy, the
+// answer and the next step become those of the check.
 func (e *Explanation) judged(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) error {
 	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool {
 		return c.Namespace == cluster.Namespace && c.Spec.ClusterName == cluster.Name
@@ -112,7 +113,7 @@ func (e *Explanation) judged(ctx context.Context, a *inspect.Asker, cluster clie
 			continue
 		}
 		t := &c.Targets[at]
-		if t.BlockedBy(mendv1.OverlapReason) || t.BlockedBy(explain.OtherCheckRemediates) { // another check acts on it, and says what is done
+		if t.BlockedBy(mendv1.OverlapReason) || t.BlockedBy(explain.OtherCheckRemediates) { // another check acts on the machine
 			continue
 		}
 		said := c.AnswerOn(t)
@@ -126,7 +127,7 @@ func (e *Explanation) judged(ctx context.Context, a *inspect.Asker, cluster clie
 	return nil
 }
 
-// outOfReach replaces the answer where the workload cluster cannot be reached: what Cluster API says of its nodes is as old as that.
+// outOfReach replaces the answer if the workload cluster cannot be reached, because the conditions of its Machines are then out of date.
 func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 	why, since, unseen := a.Snapshot.Unseen(cluster)
 	reason := explain.MissingPermission
@@ -138,7 +139,7 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 		case c.NodesUnknown != nil && !c.NodesNotReadable():
 			reason, since, unseen = c.NodesUnknown.Reason, c.NodesUnknown.Since.Time, true
 		case c.NodesUnknown == nil && c.Mode == cliv1.ModeActing && c.Counts.Total() > 0:
-			return // the manager sees the nodes, and says how they are
+			return // the manager reads the nodes
 		}
 	}
 	if !unseen || why == explain.ControlPlaneNotInitialized || e.Answer.State != explain.CapacityComplete {
@@ -152,7 +153,7 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 	e.Next = explain.Step{Reason: reason, Manual: true, Text: todo + cluster.Name}
 }
 
-// Read reads an object that a user has named.
+// Read reads an object that a user has named, and returns an error that a user understands if the object or its kind does not exist.
 func Read(ctx context.Context, reader client.Reader, key client.ObjectKey, obj client.Object, kind string) error {
 	switch err := reader.Get(ctx, key, obj); {
 	case apierrors.IsNotFound(err):
@@ -165,7 +166,7 @@ func Read(ctx context.Context, reader client.Reader, key client.ObjectKey, obj c
 	return nil
 }
 
-// ownerOf is a control plane, MachineDeployment or MachineSet as what makes machines.
+// ownerOf returns a KubeadmControlPlane, MachineDeployment or MachineSet as an Owner.
 func ownerOf(obj client.Object) *Owner {
 	o := &Owner{group: clusterv1.GroupVersion.Group}
 	o.Namespace, o.Name = obj.GetNamespace(), obj.GetName()
@@ -185,8 +186,7 @@ func ownerOf(obj client.Object) *Owner {
 	return o
 }
 
-// ownersIn are what makes the machines of a Cluster: control planes, MachineDeployments, and MachineSets without one; unread are the kinds
-// that could not be read.
+// ownersIn returns the KubeadmControlPlanes, MachineDeployments and standalone MachineSets of a Cluster. unread are kinds with read errors.
 func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) (owners []*Owner, unread []string) {
 	for _, owning := range []struct {
 		kind string
@@ -198,7 +198,7 @@ func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) (
 			unread = append(unread, owning.kind+"s")
 		}
 		_ = meta.EachListItem(owning.list, func(item runtime.Object) error {
-			obj := item.(client.Object) // as all items of these lists are
+			obj := item.(client.Object) // true for all items of these lists
 			o := ownerOf(obj)
 			if o.cluster == cluster.Name && (o.Kind != setKind || metav1.GetControllerOf(obj) == nil) {
 				owners = append(owners, o)
@@ -209,8 +209,9 @@ func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) (
 	return owners, unread
 }
 
-// withOthers gives each machine of a Cluster to its owner. Of a control plane of another provider the Cluster says how many machines it
-// wants. A machine of none of them adds one, which wants as many machines as there are: a person, or an owner that could not be read.
+// withOthers adds each machine of a Cluster to its owner. It adds a control plane of another provider, whose replicas it takes from the
+// Cluster's status. For machines whose owner is not among these, or that have no owner, it adds an Owner that wants as many machines as
+// exist.
 func withOthers(owners []*Owner, cluster *clusterv1.Cluster, members []*clusterv1.Machine, unread bool) []*Owner {
 	plane, wanted := cluster.Spec.ControlPlaneRef, ptr.Deref(cluster.Status.ControlPlane, clusterv1.ClusterControlPlaneStatus{}).DesiredReplicas
 	if plane.IsDefined() && plane.Kind != kubeadmKind && wanted != nil {
@@ -237,7 +238,7 @@ func withOthers(owners []*Owner, cluster *clusterv1.Cluster, members []*clusterv
 	return owners
 }
 
-// machinesIn are the machines of a Cluster, the oldest first.
+// machinesIn returns the machines of a Cluster, oldest first.
 func machinesIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) ([]*clusterv1.Machine, error) {
 	list := &clusterv1.MachineList{}
 	if err := a.Snapshot.List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
@@ -267,7 +268,7 @@ func (o *Owner) owns(m *clusterv1.Machine) bool {
 	return owner != nil && owner.Kind == o.Kind && owner.Name == o.Name
 }
 
-// follow adds the story of m, unless its node is Ready and will be.
+// follow counts m as ready, or adds what m waits for. If the node of m is Ready but its owner was asked to replace m, follow does both.
 func (o *Owner) follow(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) {
 	if ready, _ := a.NodeReady(m); ready && m.DeletionTimestamp.IsZero() {
 		o.Ready++
@@ -277,12 +278,12 @@ func (o *Owner) follow(ctx context.Context, a *inspect.Asker, m *clusterv1.Machi
 	}
 	if len(o.Capacity) == mostStories {
 		o.More++
-	} else if story := capacityOf(ctx, a, m); !story.Ended() || story.Deletion != nil { // a deletion may hang also where no machine is made
+	} else if story := capacityOf(ctx, a, m); !story.Ended() || story.Deletion != nil { // a deletion may hang even without a replacement
 		o.Capacity = append(o.Capacity, *story)
 	}
 }
 
-// addStories adds the stories of the machines of o, and of one that does not exist, where o has fewer than it is to have.
+// addStories adds what the machines of o wait for and, if o has fewer machines than replicas, what a missing machine waits for.
 func (o *Owner) addStories(ctx context.Context, a *inspect.Asker) {
 	o.Machines = len(o.members)
 	for _, m := range o.members {
@@ -297,8 +298,8 @@ func (o *Owner) addStories(ctx context.Context, a *inspect.Asker) {
 	}
 }
 
-// explainOwners adds owners with the stories of their machines, and sets the answer and the next step: of the first story that needs
-// a person, or else of the first one.
+// explainOwners adds owners with what their machines wait for. The answer and the next step are those of the first machine that waits for a
+// user, or else of the first machine.
 func (e *Explanation) explainOwners(ctx context.Context, a *inspect.Asker, owners []*Owner) error {
 	ready, replicas, cluster := 0, 0, client.ObjectKey{Namespace: e.Subject.Namespace, Name: e.Subject.Name}
 	for _, o := range owners {
@@ -332,7 +333,7 @@ func (e *Explanation) explainOwners(ctx context.Context, a *inspect.Asker, owner
 	return nil
 }
 
-// owner prints o with the stories of its machines; of the subject the facts have the numbers.
+// owner prints o and what its machines wait for. If o is the subject, the facts have its numbers.
 func (p *page) owner(o *Owner, notes []string) {
 	if o.Reference == p.subject {
 		if len(o.Capacity) > 0 {

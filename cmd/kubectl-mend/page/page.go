@@ -17,17 +17,17 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// page is an explanation being laid out.
+// page is an explanation that is being laid out.
 type page struct {
 	text.Page
 
 	subject explain.Ref
-	first   explain.Answer // that about the subject: the first line
-	last    []explain.Step // what comes next on the whole: the last lines
-	said    []string       // the blockers and next steps of targets, each of which is printed once
+	first   explain.Answer // the answer in the first line
+	last    []explain.Step // the next steps in the last lines
+	said    []string       // blockers and next steps of targets that were printed, to print each once
 }
 
-// Print writes e for a person: the answer, the facts, each check and remediation, and at the end what comes next.
+// Print writes e for a person: the answer, the facts, each check and remediation, and the next steps.
 func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 	p := &page{Page: text.Page{Layout: l}, subject: e.Subject, first: e.Answer, last: []explain.Step{e.Next, e.Todo}}
 	p.Now = e.Time.Time
@@ -76,7 +76,7 @@ func (p *page) answer(a explain.Answer) string {
 	return p.Paint.Waits(line)
 }
 
-// facts are what the subject belongs to, in rows as those of kubectl describe, and the time and zone of the whole page.
+// facts prints e.Facts in rows like those of kubectl describe, and the time and zone of the page.
 func (p *page) facts(e *Explanation) {
 	name := e.Subject.Name
 	if e.Subject.Namespace != "" {
@@ -108,7 +108,8 @@ func (p *page) list(heading string, lines []string) {
 
 func (p *page) moment(at time.Time) string { return text.Moment(at, p.Now) }
 
-// line writes s behind first. Where it is broken it goes on below its beginning, or, behind words, a bit further in than they are.
+// line prints s after first. A wrapped line continues below the beginning of s or, if first is longer than a bullet, two columns right of
+// the beginning of first.
 func (p *page) line(first, s string) {
 	taken := text.Columns(first)
 	hang := taken
@@ -118,11 +119,10 @@ func (p *page) line(first, s string) {
 	p.Add(strings.Split(text.Hang(first, p.local(s), hang, p.Width), "\n")...)
 }
 
-// instant is a moment in a text that was stored, or written by others.
+// instant matches a time in RFC 3339 in a stored text.
 var instant = regexp.MustCompile(`(^|[ (])(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))`)
 
-// local is s with its moments as the rest of the page has them: a page has one clock. Of what belongs to a name or a value nothing is
-// changed.
+// local returns s with its times in the zone and format of the page. It leaves a time alone that is part of a name or a value.
 func (p *page) local(s string) string {
 	return instant.ReplaceAllStringFunc(s, func(found string) string {
 		parts := instant.FindStringSubmatch(found)
@@ -134,7 +134,7 @@ func (p *page) local(s string) string {
 	})
 }
 
-// shortest is how long a bullet may be.
+// shortest is the longest prefix of a line that counts as a bullet.
 const shortest = 5
 
 func (p *page) step(indent string, s explain.Step) {
@@ -152,7 +152,7 @@ func (p *page) step(indent string, s explain.Step) {
 	}
 }
 
-// check is one of the checks that select the subject, or the subject itself; first is the one that acts.
+// check prints a check that selects the subject, or that is the subject. first is true for the check that acts.
 func (p *page) check(c *explain.Check, first bool) {
 	mode := c.Mode.Sentence()
 	if c.Mode != cliv1.ModeActing {
@@ -186,7 +186,7 @@ func (p *page) check(c *explain.Check, first bool) {
 	}
 }
 
-// fix is what a user has to do to end a blocker, unless the last line says so.
+// fix prints what a user has to do to end a blocker, unless the last lines say it.
 func (p *page) fix(indent, fix string) {
 	if fix == "" || slices.ContainsFunc(p.last, func(s explain.Step) bool { return s.Manual && s.Text == fix }) {
 		return
@@ -194,13 +194,13 @@ func (p *page) fix(indent, fix string) {
 	p.line(indent+"To do: ", text.Capital(fix)+".")
 }
 
-// restrictions are what keeps c from judging or remediating its targets, unless its one target is blocked by that and says so.
+// restrictions prints what keeps c from judging or remediating its targets, unless the blocker of its one target says it.
 func (p *page) restrictions(c *explain.Check) {
 	if c.NodesUnknown != nil && !p.blockedFor(c, explain.SameAsNodesUnknown) {
 		p.line("  "+p.Paint.Waits("Nodes unknown")+": ", c.NodesUnknown.Message+".")
 	}
 	limit := p.blockedFor(c, explain.SameAsLimit)
-	if c.Message != "" && !limit && c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason { // of that the numbers say all
+	if c.Message != "" && !limit && c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason { // arithmetic has printed that
 		p.line("  ", c.Reason+": "+c.Message+".")
 	}
 	if !c.NodesNotReadable() && (c.Message != "" && !limit || c.Message == "" && len(c.Targets) == 0) {
@@ -208,7 +208,7 @@ func (p *page) restrictions(c *explain.Check) {
 	}
 }
 
-// arithmetic is how many targets of c are healthy, and how many may be unhealthy. There is none of a check whose targets were not read.
+// arithmetic prints how many targets of c are healthy, and how many may be unhealthy. It prints no numbers that are not known.
 func (p *page) arithmetic(c *explain.Check) {
 	switch n := c.Counts.Total(); {
 	case n == 0 && (c.ModeMessage != "" || c.Mode == cliv1.ModeUnknown):
@@ -222,13 +222,13 @@ func (p *page) arithmetic(c *explain.Check) {
 	}
 }
 
-// blockedFor reports whether the one target that c is printed with has a blocker that says the same as c, which need not be said twice.
+// blockedFor reports whether the only printed target of c has a blocker that repeats this part of c, so that c need not print it.
 func (p *page) blockedFor(c *explain.Check, part explain.Part) bool {
 	return c.Reference != p.subject && len(c.Targets) == 1 &&
 		slices.ContainsFunc(c.Targets[0].Blockers, func(b explain.Blocker) bool { return c.PartOf(&b) == part })
 }
 
-// mostNames is how many names are printed of one kind of targets; the JSON has all.
+// mostNames limits the names in one line; the JSON has all.
 const mostNames = 10
 
 func (p *page) groups(indent string, groups []cliv1.Group) {
@@ -237,13 +237,13 @@ func (p *page) groups(indent string, groups []cliv1.Group) {
 	}
 }
 
-// target is what c makes of one of its targets. The answer about the subject is in the first line of the page.
+// target prints the verdict of c on a target: findings, action and blockers. The first line of the page has the answer about the subject.
 func (p *page) target(c *explain.Check, t *explain.Target) {
 	listed := c.Reference == p.subject
 	if listed {
 		answer := c.AnswerOn(t)
 		if answer.By == "" && answer.Reason == p.first.Reason && answer.Detail == p.first.Detail {
-			answer.Detail = "" // the first line says it of all targets
+			answer.Detail = "" // the first line has it
 		}
 		p.Add("")
 		p.line("  ", p.Paint.Strong(t.String())+": "+p.answer(answer))
@@ -261,7 +261,7 @@ func (p *page) target(c *explain.Check, t *explain.Target) {
 		p.inFlight(c, t)
 	}
 	if listed && blocks(c, t) {
-		return // the check says it once for all of them
+		return // the check prints the blockers once for all targets
 	}
 	p.blockers(c, t.Blockers)
 	if listed && !slices.ContainsFunc(p.last, t.Next.Same) && !p.again(t.Next.At.String()+t.Next.Text) {
@@ -269,7 +269,7 @@ func (p *page) target(c *explain.Check, t *explain.Target) {
 	}
 }
 
-// written is the condition by which the manager says how t is. Its message is left out where the findings, or the blockers, have it.
+// written prints the condition that the manager wrote on t, without its message if the findings or the blockers have it.
 func (p *page) written(t *explain.Target) {
 	if t.Written == nil {
 		return
@@ -292,7 +292,7 @@ func (p *page) findings(t *explain.Target) {
 	for i := range t.Findings {
 		f := &t.Findings[i]
 		p.line("  - ", f.Observed)
-		if t.Written != nil && f.Expired { // the sentence has the timeout
+		if t.Written != nil && f.Expired { // f.Observed has the timeout
 			continue
 		}
 		since, expires := explain.Timing(f, p.moment)
@@ -308,25 +308,25 @@ func (p *page) findings(t *explain.Target) {
 	}
 }
 
-// blocks reports whether all that blocks t blocks all of c.
+// blocks reports whether all blockers of t, except its timeout, block all targets of c.
 func blocks(c *explain.Check, t *explain.Target) bool {
 	return len(t.Blockers) > 0 && !slices.ContainsFunc(t.Blockers, func(b explain.Blocker) bool {
 		return b.Reason != explain.WithinTimeout && c.PartOf(&b) == explain.OfTarget
 	})
 }
 
-// action is what kubemend does about t, or would do if nothing blocked it.
+// action prints what kubemend does about t, or would do if nothing blocked it.
 func (p *page) action(c *explain.Check, t *explain.Target) {
 	label := "  If unhealthy: "
 	switch {
 	case t.Action == nil || t.Action.Message == "" || c.ActsElsewhere() || t.BlockedBy(explain.NoOwner) ||
 		t.BlockedBy(explain.MachineBeingDeleted) || t.BlockedBy(explain.NoManager):
 		return
-	case t.InFlight && !t.StartsNow && c.Kind == "NodeHealthCheck": // this is what the escalation has for later
+	case t.InFlight && !t.StartsNow && c.Kind == "NodeHealthCheck": // a later escalation step
 		label = "  Action that follows: "
 	case t.StartsNow:
 		label = "  Action: "
-	case t.InFlight || t.State == cliv1.StateStarting && len(t.Findings) == 0: // the answer says what is done; it never counts as unhealthy
+	case t.InFlight || t.State == cliv1.StateStarting && len(t.Findings) == 0: // the answer has the action, or t never becomes unhealthy
 		return
 	case t.State == cliv1.StateUnhealthy:
 		label = "  If unblocked: "

@@ -25,7 +25,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/policy"
 )
 
-// Policy explains a RemediationPolicy by what the manager wrote in its status and on the machines that wait, and by its windows.
+// Policy explains a RemediationPolicy from its status and its windows, and from the conditions of machines that wait for it.
 func Policy(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	object := &mendv1.RemediationPolicy{}
 	if err := Read(ctx, a.Snapshot, key, object, "RemediationPolicy"); err != nil {
@@ -49,7 +49,7 @@ func Policy(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expla
 		says := fmt.Sprintf("%d targets, %d unavailable, %d under way, %d waiting", g.Targets, g.Unavailable, g.InFlight, g.Waiting)
 		if g.Reason != "" {
 			about := policy.LimitText(cliv1.LimitGroup{Policy: p.Ref, Limit: g.Limit, Group: g.Group})
-			says = strings.TrimSuffix(says+" ("+g.Reason+"): "+waitFor(a, nil, about+" is reached"), ": ") // of nodes there is none
+			says = strings.TrimSuffix(says+" ("+g.Reason+"): "+waitFor(a, nil, about+" is reached"), ": ") // only Machines have conditions
 			answer.State, answer.Reason = explain.IsBlocking, cmp.Or(answer.Reason, g.Reason)
 		}
 		e.fact(strings.TrimSpace(g.Limit+" "+g.Group), says)
@@ -75,7 +75,7 @@ func Policy(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expla
 	return e, nil
 }
 
-// Override explains a RemediationOverride, as Policy does.
+// Override explains a RemediationOverride.
 func Override(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	object := &mendv1.RemediationOverride{}
 	if err := Read(ctx, a.Snapshot, key, object, "RemediationOverride"); err != nil {
@@ -101,8 +101,8 @@ func Override(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Exp
 	return e, nil
 }
 
-// waitFor are the machines of which a manager has written that they wait for something, in words, and until when at the latest; of those
-// that p selects, unless it is nil.
+// waitFor lists the machines whose condition Remediation is False with these words in its message, and until when they wait at the latest.
+// If p is not nil, it lists only machines that p selects.
 func waitFor(a *inspect.Asker, p *policy.Policy, words string) string {
 	var names []string
 	for _, m := range snapshot.All[clusterv1.Machine](a.Snapshot, "") {
@@ -121,7 +121,7 @@ func waitFor(a *inspect.Asker, p *policy.Policy, words string) string {
 	return text.FirstOf(names, mostNames)
 }
 
-// selectedBy reports whether p selects m, as a machine of any check that selects it.
+// selectedBy reports whether p selects m together with any check that selects m.
 func selectedBy(a *inspect.Asker, p *policy.Policy, m *clusterv1.Machine) bool {
 	key := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}
 	cluster := cmp.Or(snapshot.One[clusterv1.Cluster](a.Snapshot, key), &clusterv1.Cluster{})
@@ -130,11 +130,11 @@ func selectedBy(a *inspect.Asker, p *policy.Policy, m *clusterv1.Machine) bool {
 	})
 }
 
-// addPolicies adds how many RemediationPolicies reach a namespace, or any if that is empty, which of its machines wait for them, of a
-// Cluster if that is not empty, and which RemediationOverrides have an effect there.
+// addPolicies adds how many RemediationPolicies apply in a namespace, how many machines wait for them and why, and the active
+// RemediationOverrides. An empty namespace or cluster means all.
 func (s *Status) addPolicies(ctx context.Context, a *inspect.Asker, namespace, cluster string) {
 	list, overrides := &mendv1.RemediationPolicyList{}, &mendv1.RemediationOverrideList{}
-	_, _ = a.Snapshot.List(ctx, list), a.Snapshot.List(ctx, overrides) // that they could not be read, the notes say
+	_, _ = a.Snapshot.List(ctx, list), a.Snapshot.List(ctx, overrides) // the notes report errors
 	reaches := func(in string) bool { return namespace == "" || in == namespace || in == a.Managers.PolicyNamespace() }
 	policies := len(slices.DeleteFunc(list.Items, func(p mendv1.RemediationPolicy) bool { return !reaches(p.Namespace) }))
 	machines, blocked := 0, map[string]int{}
@@ -160,8 +160,8 @@ func (s *Status) addPolicies(ctx context.Context, a *inspect.Asker, namespace, c
 		object := &overrides.Items[i]
 		p, active := policy.ReadOverride(object, a.Managers.PolicyNamespace(), a.Now)
 		if spec := &object.Spec; active.Status == metav1.ConditionTrue && reaches(object.Namespace) {
-			s.Policies = append(s.Policies, fmt.Sprintf("%s: %s %s %s until %s%s: %s", p, spec.Action, spec.TargetRef.Kind, spec.TargetRef.Name,
-				spec.Until.UTC().Format(time.RFC3339), strings.TrimSuffix(", by "+spec.By, ", by "), spec.Reason))
+			s.Policies = append(s.Policies, fmt.Sprintf("%s: %s %s %s until %s%s: %s", p, spec.Action, spec.TargetRef.Kind,
+				spec.TargetRef.Name, spec.Until.UTC().Format(time.RFC3339), strings.TrimSuffix(", by "+spec.By, ", by "), spec.Reason))
 		}
 	}
 }

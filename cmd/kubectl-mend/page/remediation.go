@@ -16,7 +16,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// inFlight is what remediates t, since when, and what it reports.
+// inFlight prints what remediates t, since when, and what it reports.
 func (p *page) inFlight(c *explain.Check, t *explain.Target) {
 	var parts []string
 	for _, request := range t.Requests {
@@ -39,8 +39,8 @@ func (p *page) inFlight(c *explain.Check, t *explain.Target) {
 	}
 }
 
-// blockers are numbered in the order in which the controller asks; c is the check that is blocked, or nil. That a timeout is running the
-// findings show.
+// blockers prints the blockers of a target of c, or of a remediation if c is nil, in the order in which the controller checks them, without
+// WithinTimeout, which the findings show.
 func (p *page) blockers(c *explain.Check, blockers []explain.Blocker) {
 	number := 0
 	for i := range blockers {
@@ -65,7 +65,7 @@ func (p *page) blockers(c *explain.Check, blockers []explain.Blocker) {
 	}
 }
 
-// blocker is b in one sentence. Of too many unhealthy targets the numbers say all.
+// blocker returns b in one sentence. For too many unhealthy targets it prints the numbers of c.
 func (p *page) blocker(c *explain.Check, b *explain.Blocker) string {
 	why := b.Text
 	if c != nil && b.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason {
@@ -74,14 +74,14 @@ func (p *page) blocker(c *explain.Check, b *explain.Blocker) string {
 	if !b.Until.IsZero() {
 		why += ", until " + p.moment(b.Until)
 	}
-	if b.Reason == "" { // of what a manager has written the text alone is known
+	if b.Reason == "" { // a condition that the manager wrote may have only a text
 		return why
 	}
 	return b.Name() + ": " + why
 }
 
-// cycle is the table of the steps of a power cycle: when each began that is done and how long it took, and since and until when one
-// goes on. It is nil before the first step and after the last.
+// cycle returns the table of the steps of a power cycle: when each finished step began and how long it took, and since and until when the
+// current step goes on. It is nil before the first step and after the last.
 func (p *page) cycle(r *explain.Remediation) [][]string {
 	span := func(began *metav1.Time, until time.Time) []string {
 		if began.IsZero() {
@@ -116,7 +116,7 @@ func (p *page) cycle(r *explain.Remediation) [][]string {
 	return rows
 }
 
-// remediation is that of the subject's host, or the subject itself. What was done is printed with -o wide.
+// remediation prints a remediation of the subject, or the subject itself. With -o wide it also prints the evidence.
 func (p *page) remediation(r *explain.Remediation) {
 	rows, state, does := p.cycle(r), r.State, r.Message
 	switch attempt := fmt.Sprintf("ttempt %d of %d", r.Attempt, r.Attempts); {
@@ -130,8 +130,8 @@ func (p *page) remediation(r *explain.Remediation) {
 	} else {
 		p.Heading(r.Reference.String() + ": " + state)
 	}
-	inCourse := rows != nil && r.Answer().State == explain.InProgress                         // what the step waits for blocks nothing
-	if does != "" && (inCourse || len(r.Blockers) == 0 || r.Blockers[0].Reason != r.Reason) { // else the first blocker says it
+	inCourse := rows != nil && r.Answer().State == explain.InProgress                         // what such a step waits for is no blocker
+	if does != "" && (inCourse || len(r.Blockers) == 0 || r.Blockers[0].Reason != r.Reason) { // else the first blocker says the same
 		p.line("  ", does+".")
 	}
 	switch {
@@ -150,7 +150,7 @@ func (p *page) remediation(r *explain.Remediation) {
 	}
 }
 
-// evidence is what was done of r, but for what stands in its message.
+// evidence prints the evidence of r that its message does not contain.
 func (p *page) evidence(r *explain.Remediation) {
 	for _, e := range r.Evidence {
 		if !strings.Contains(r.Message, e) {

@@ -36,30 +36,29 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// noon is when every scene plays.
+// noon is the time of every scene.
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func at(ago time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-ago)) }
 
 var inC1 = client.ObjectKey{Namespace: "default", Name: "c1"}
 
-// scene is a management cluster with a cluster c1 of five healthy workers, their check, and the manager that acts on it. Each test states
-// only what is special about it.
+// scene is a management cluster with a cluster c1 of five healthy workers, their check, and the manager that acts on it. Tests edit it.
 type scene struct {
 	cluster  *clusterv1.Cluster
 	check    *clusterv1.MachineHealthCheck
 	machines map[string]*clusterv1.Machine
 	nodes    map[string]*corev1.Node
-	set      *clusterv1.MachineSet // nil if its kind was not read
+	set      *clusterv1.MachineSet // nil if MachineSets were not read
 	manager  *coordinationv1.Lease
 	says     managerlease.Announcement
 	others   []client.Object
-	kinds    []schema.GroupVersionKind // installed, besides those of objects
+	kinds    []schema.GroupVersionKind // installed besides the kinds of the objects
 	unseen   string
 	lacks    map[string]string
-	barred   []schema.GroupVersionKind // may not be read
-	only     string                    // the machine that was read, of all
-	leasesIn []string                  // where leases were read; everywhere if empty
+	barred   []schema.GroupVersionKind // kinds that the user may not read
+	only     string                    // the only machine that was read
+	leasesIn []string                  // the namespaces whose leases were read; all if empty
 	reports  bool                      // the manager has written the status of the check
 }
 
@@ -113,12 +112,12 @@ func (s *scene) machine(name string) {
 	s.ready(name, corev1.ConditionTrue, "KubeletReady", 8*time.Hour)
 }
 
-// ready gives a worker's node the condition Ready, which it has had for that long.
+// ready sets the condition Ready of a worker's node.
 func (s *scene) ready(name string, status corev1.ConditionStatus, reason string, ago time.Duration) {
 	s.nodes[name].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: reason, LastTransitionTime: at(ago)}}
 }
 
-// silent makes workers' nodes silent for that long.
+// silent makes workers' nodes Ready=Unknown.
 func silent(ago time.Duration, names ...string) func(*scene) {
 	return func(s *scene) {
 		for _, name := range names {
@@ -127,18 +126,17 @@ func silent(ago time.Duration, names ...string) func(*scene) {
 	}
 }
 
-// said gives a worker a condition.
+// said adds a condition to a worker.
 func (s *scene) said(name, kind string, status metav1.ConditionStatus, reason, message string, ago time.Duration) {
 	m := s.machines[name]
 	m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: at(ago)})
 }
 
-// asker is one who asks about the scene.
 func (s *scene) asker(t *testing.T) *inspect.Asker {
 	return inspect.New(context.Background(), s.snapshot(t), noon)
 }
 
-// snapshot is the scene as it is read.
+// snapshot returns a snapshot of the scene.
 func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 	t.Helper()
 	w := snapshot.New()
@@ -205,10 +203,10 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 	return w
 }
 
-// dead is a manager that has not run for an hour.
+// dead makes the manager's lease an hour old.
 func dead(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }
 
-// saying is a manager that says this of itself.
+// saying edits the manager's announcement.
 func saying(edit func(*managerlease.Announcement)) func(*scene) {
 	return func(s *scene) { edit(&s.says) }
 }
@@ -217,23 +215,23 @@ func filtered(a *managerlease.Announcement) { a.WatchFilter = "blue" }
 func leaving(a *managerlease.Announcement)  { a.Teardown = true }
 func ahead(a *managerlease.Announcement)    { a.ClockAheadSeconds = 900 }
 
-// outside is a manager that runs outside of the cluster, and that no binding gives its rights.
+// outside makes the manager run outside of the cluster, without bindings.
 func outside(s *scene) {
 	s.says.Outside = true
 	s.kinds = append(s.kinds, rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"))
 }
 
-// unserved is a manager that does not serve a kind.
+// unserved makes the manager announce that it does not serve a kind.
 func unserved(crd, reason, because string) func(*scene) {
 	return saying(func(a *managerlease.Announcement) {
 		a.Kinds = []managerlease.Kind{{CRD: crd, Reason: reason, Because: because}}
 	})
 }
 
-// unclaimed takes the claim off the check.
+// unclaimed removes the claim from the check.
 func unclaimed(s *scene) { s.check.Annotations = nil }
 
-// forged is the lease of somebody who pretends to be a manager, in a namespace of their own. The manager itself is bound.
+// forged adds the lease of a tenant who pretends to be a manager, and the binding of the real manager.
 func forged(s *scene) {
 	lease := s.manager.DeepCopy()
 	lease.Namespace, lease.Spec.HolderIdentity = "tenant", ptr.To("me")
@@ -250,7 +248,7 @@ func TestExplanationsOfWhoActs(t *testing.T) {
 	bad := silent(6*time.Minute, "w1")
 	off := powerCycled(powercycle.PoweringOff)
 	const due = 6 * time.Minute
-	never := func(s *scene) { s.manager = nil } // that no manager was ever there
+	never := func(s *scene) { s.manager = nil } // no manager has ever run
 	golden.Stories(t, "managers", map[string]story{
 		"a node and no manager":                                    {aScene(ownNodes(due), dead), node("n1")},
 		"a node that is being rebooted and no manager":             {aScene(ownNodes(due), rebooting("n1", time.Minute), dead), node("n1")},
@@ -280,7 +278,7 @@ func TestExplanationsOfWhoActs(t *testing.T) {
 	}, answered)
 }
 
-// untouched takes from w1's remediation all that says that something was begun.
+// untouched removes all marks of a beginning from w1's remediation.
 func untouched(s *scene) {
 	for _, o := range s.others {
 		if o.GetName() == "w1" && o.GetUID() == "rem-w1" {
@@ -291,15 +289,15 @@ func untouched(s *scene) {
 	}
 }
 
-// leasesHere lets the user read leases only where the manager has its own: whether there are other managers is not known.
+// leasesHere lets the user read leases only in the manager's namespace, so that other managers may run.
 func leasesHere(s *scene) { s.leasesIn = []string{"kubemend-system", nhcv1.DefaultLeaseNamespace} }
 
-// barred bars the user from kinds.
+// barred takes the right to read kinds from the user.
 func barred(kinds ...schema.GroupVersionKind) func(*scene) {
 	return func(s *scene) { s.barred = append(s.barred, kinds...) }
 }
 
-// barredFromRequests bars the user from the kinds that a remediation of a machine, or of a node, is made of.
+// barredFromRequests takes the right to read templates and requests from the user.
 var barredFromRequests = barred(
 	schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Kind: "Metal3Remediation"},
 	schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Kind: "Metal3RemediationTemplate"},
@@ -307,7 +305,7 @@ var barredFromRequests = barred(
 	schema.GroupVersionKind{Group: "remediation.example.com", Version: "v1", Kind: "RebootTemplate"},
 )
 
-// saysForbidden has the check say that its manager may not read the template.
+// saysForbidden adds the manager's condition that it may not read the template.
 func saysForbidden(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 	check.Status.Conditions = append(check.Status.Conditions, metav1.Condition{
 		Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: nhcv1.TemplateForbiddenReason, LastTransitionTime: at(time.Hour),
@@ -315,7 +313,7 @@ func saysForbidden(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 	})
 }
 
-// replacedBefore has the check list a remediation of a kind that it does not name any more.
+// replacedBefore adds a remediation to the check's status whose kind the check does not name any more.
 func replacedBefore(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 	check.Status.UnhealthyNodes = []nhcv1.UnhealthyNode{{Name: "n1", Remediations: []nhcv1.Remediation{{
 		Resource: corev1.ObjectReference{APIVersion: "remediation.example.com/v1", Kind: "Replace", Namespace: "templates", Name: "n1", UID: "replace"},
@@ -323,19 +321,19 @@ func replacedBefore(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 	}}}}
 }
 
-// unreadRequests bars the user from HostRemediations, none of which is read.
+// unreadRequests takes the right to read HostRemediations from the user.
 func unreadRequests(s *scene) {
 	s.others = slices.DeleteFunc(s.others, func(obj client.Object) bool { _, req := obj.(*mendv1.HostRemediation); return req })
 	barred(mendv1.GroupVersion.WithKind("HostRemediation"), mendv1.GroupVersion.WithKind("HostRemediationTemplate"))(s)
 }
 
-// unreadHosts bars the user from Metal3Machines, none of which is read.
+// unreadHosts takes the right to read Metal3Machines from the user.
 func unreadHosts(s *scene) {
 	s.others = slices.DeleteFunc(s.others, func(obj client.Object) bool { return obj.GetObjectKind().GroupVersionKind().Kind == "Metal3Machine" })
 	barred(infrav1.GroupVersion.WithKind("Metal3Machine"))(s)
 }
 
-// barredFromClusters bars the user from Clusters: the one of the scene is not read.
+// barredFromClusters takes the right to read Clusters from the user.
 func barredFromClusters(s *scene) {
 	s.cluster.Name = "unread"
 	barred(clusterv1.GroupVersion.WithKind("Cluster"))(s)

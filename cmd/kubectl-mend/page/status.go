@@ -25,22 +25,22 @@ import (
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
-// Status is how all checks stand: the document, with what its page needs besides.
+// Status is the result of kubectl mend status: the document for programs, and what its page needs in addition.
 type Status struct {
 	cliv1.Status
 
-	// Checks are those of Items.
+	// Checks become Items of the document.
 	Checks []explain.Check
-	// Uncovered are the machines that no check sees to, OutOfService the hosts that no machine is put on.
+	// Uncovered has a line for each Cluster with machines that no check covers. OutOfService are the hosts that are marked unhealthy.
 	Uncovered, OutOfService []string
-	// Policies is what RemediationPolicies block, and which RemediationOverrides have an effect.
+	// Policies has lines about what RemediationPolicies block, and about active RemediationOverrides.
 	Policies []string
 
-	notReady int                    // machines that no check sees to
-	besides  *cliv1.MissingCapacity // of CapacityMissing that of which none of the checks asked for the remediation
+	notReady int                    // the number of machines that are not Ready and that no check covers
+	besides  *cliv1.MissingCapacity // the part of CapacityMissing whose remediations none of Checks requested
 }
 
-// Document is s for programs: the checks are without their targets.
+// Document returns s for programs. Its checks have no targets.
 func (s *Status) Document() *cliv1.Status {
 	d := s.Status
 	d.Items, d.Notes = make([]cliv1.Check, 0, len(s.Checks)), slices.Clone(s.Notes)
@@ -59,7 +59,7 @@ func (s *Status) Document() *cliv1.Status {
 	return &d
 }
 
-// Of is how the checks of one cluster stand, or all of them if it is empty. NodeHealthChecks belong to none.
+// Of returns the status of the checks of one cluster or, if that is empty, of all clusters, with NodeHealthChecks, which belong to none.
 func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Status, error) {
 	s := &Status{Status: cliv1.Status{
 		TypeMeta: cliv1.TypeOf("Status"), Time: metav1.NewTime(a.Now), ManagersUnknown: a.Managers.Unknown,
@@ -105,7 +105,7 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	return s, nil
 }
 
-// unreachable are the clusters of checks that the manager reports not to reach.
+// unreachable returns the clusters of checks that the manager cannot reach.
 func unreachable(checks []explain.Check) []cliv1.UnreachableCluster {
 	var clusters []cliv1.UnreachableCluster
 	for i := range checks {
@@ -113,8 +113,8 @@ func unreachable(checks []explain.Check) []cliv1.UnreachableCluster {
 		known := slices.ContainsFunc(clusters, func(c cliv1.UnreachableCluster) bool {
 			return c.Namespace == check.Namespace && c.Name == check.Cluster
 		})
-		told := meta.IsStatusConditionFalse(check.Conditions, mendv1.WorkloadClusterReachable) // by the manager, not by the user's own reads
-		if !known && told && check.NodesUnknown != nil && check.NodesUnknown.Since != nil {
+		reported := meta.IsStatusConditionFalse(check.Conditions, mendv1.WorkloadClusterReachable) // by the manager, not by own reads
+		if !known && reported && check.NodesUnknown != nil && check.NodesUnknown.Since != nil {
 			clusters = append(clusters, cliv1.UnreachableCluster{
 				Namespace: check.Namespace, Name: check.Cluster, Since: *check.NodesUnknown.Since, Message: check.NodesUnknown.Message,
 			})
@@ -123,7 +123,7 @@ func unreachable(checks []explain.Check) []cliv1.UnreachableCluster {
 	return clusters
 }
 
-// managerOf is what the lease of a manager says of it.
+// managerOf returns a manager for the document, from its lease and announcement.
 func managerOf(m *managerlease.Manager) cliv1.Manager {
 	manager := cliv1.Manager{
 		Namespace: m.Namespace, Holder: m.Holder, Alive: m.Alive, Renewed: cliv1.Moment(m.Renewed), Ended: cliv1.Moment(m.Gone),
@@ -144,8 +144,8 @@ func managerOf(m *managerlease.Manager) cliv1.Manager {
 
 const nodeCheckKind = "NodeHealthCheck"
 
-// missingOf is the capacity of those remediations that are wanted; nil if there is none among records of which not all could be read. A
-// target that has several records is missing once.
+// missingOf sums up the missing capacity of the wanted remediations. It counts a target with several records once. If not all records could
+// be read (known is false) and none of those read is wanted, it returns nil for not known.
 func missingOf(found []records.Missing, known bool, wanted func(*records.Missing) bool) *cliv1.MissingCapacity {
 	missing, counted := &cliv1.MissingCapacity{}, map[mendv1.RecordRef]bool{}
 	for i := range found {
@@ -168,7 +168,7 @@ func missingOf(found []records.Missing, known bool, wanted func(*records.Missing
 	return missing
 }
 
-// askedBy is the check that asked for a remediation; empty if none did. A record says nothing of checks in another namespace.
+// askedBy returns the check that requested a remediation; empty if none did. A record does not count for a check in another namespace.
 func askedBy(m *records.Missing) explain.Ref {
 	check := explain.Ref{Kind: m.Check.Kind, Namespace: m.Check.Namespace, Name: m.Check.Name}
 	switch {
@@ -180,9 +180,8 @@ func askedBy(m *records.Missing) explain.Ref {
 	return check
 }
 
-// recordsMissing are the records of capacity that is not back in a namespace, or in all if that is empty, those due first come first; known
-// is false if some could not be read, which the notes of the page say. The records of a NodeHealthCheck are in the namespaces of its
-// requests.
+// recordsMissing returns the RemediationRecords whose capacity is not back, in a namespace, or in all if that is empty, oldest first; known
+// is false if some could not be read. The records of a NodeHealthCheck are in the namespaces of its templates.
 func recordsMissing(ctx context.Context, a *inspect.Asker, namespace, cluster string) (found []records.Missing, known bool) {
 	namespaces := []string{namespace}
 	if cluster == "" && namespace != "" { // NodeHealthChecks belong to no namespace and no cluster
@@ -212,7 +211,7 @@ func recordsMissing(ctx context.Context, a *inspect.Asker, namespace, cluster st
 	return found, known
 }
 
-// addMissing adds what is not back of each check, and in all: of one cluster, or of all if that is empty, in a namespace, or in all.
+// addMissing adds the missing capacity of each check, and in total, of one cluster and namespace, or of all if these are empty.
 func (s *Status) addMissing(ctx context.Context, a *inspect.Asker, namespace, cluster string) {
 	found, known := recordsMissing(ctx, a, namespace, cluster)
 	inScope := func(m *records.Missing) bool {
@@ -231,7 +230,7 @@ func (s *Status) addMissing(ctx context.Context, a *inspect.Asker, namespace, cl
 	s.besides = missingOf(found, known, func(m *records.Missing) bool { return inScope(m) && !asked[m.Target] })
 }
 
-// notBack prints what is missing, and what the oldest of it waits for; nothing if nothing is.
+// notBack prints the missing capacity, if any, and what the oldest remediation waits for.
 func (p *page) notBack(indent, heading string, missing *cliv1.MissingCapacity) {
 	if !anyMissing(missing) {
 		return
@@ -256,7 +255,8 @@ func anyMissing(missing *cliv1.MissingCapacity) bool {
 	return missing != nil && missing.Remediations > 0
 }
 
-// uncover finds what judged do not see to, by Cluster. Of a Cluster whose machines were not read, Cluster API says that all are Ready.
+// uncover finds the machines of each Cluster that the judged checks do not cover. If the machines of a Cluster were only counted, its
+// conditions say that all are Ready.
 func (s *Status) uncover(a *inspect.Asker, namespace, cluster string, judged []explain.Check) {
 	healthy := healthyTargets(judged)
 	for _, c := range snapshot.All[clusterv1.Cluster](a.Snapshot, namespace) {
@@ -271,7 +271,7 @@ func (s *Status) uncover(a *inspect.Asker, namespace, cluster string, judged []e
 			unselected, notReady = unattended(a, key, checks, healthy)
 		}
 		var parts []string
-		if len(checks) == 0 && (unselected > 0 || counted) { // else NodeHealthChecks may select all
+		if len(checks) == 0 && (unselected > 0 || counted) { // without either, NodeHealthChecks may select all machines
 			parts = append(parts, "it has no MachineHealthCheck")
 		}
 		if unselected > 0 {
@@ -286,7 +286,7 @@ func (s *Status) uncover(a *inspect.Asker, namespace, cluster string, judged []e
 	}
 }
 
-// healthyTargets says of each machine that is a target whether all its checks judge it healthy.
+// healthyTargets returns, for each machine that is a target, whether all its checks judge it healthy.
 func healthyTargets(judged []explain.Check) map[client.ObjectKey]bool {
 	healthy := map[client.ObjectKey]bool{}
 	for i := range judged {
@@ -296,14 +296,14 @@ func healthyTargets(judged []explain.Check) map[client.ObjectKey]bool {
 				ref = *t.Machine
 			}
 			key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
-			before, again := healthy[key] // by another check
+			before, again := healthy[key] // the verdict of another check
 			healthy[key] = t.State == cliv1.StateHealthy && t.Skipped == "" && (before || !again)
 		}
 	}
 	return healthy
 }
 
-// unattended are how many machines of a Cluster no check selects, and the names of those that are not Ready and that no check sees to.
+// unattended returns how many machines of a Cluster no check selects, and which of these, or of those judged healthy, are not Ready.
 func unattended(
 	a *inspect.Asker, cluster client.ObjectKey, checks []*clusterv1.MachineHealthCheck, healthy map[client.ObjectKey]bool,
 ) (unselected int, notReady []string) {
@@ -325,7 +325,7 @@ func unattended(
 	return unselected, notReady
 }
 
-// outOfService are the hosts that are marked unhealthy. That they could not be read, the notes say.
+// outOfService returns the hosts that are marked unhealthy. If hosts could not be read, the notes report it.
 func outOfService(ctx context.Context, a *inspect.Asker, namespace string) []string {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(bmov1alpha1.GroupVersion.WithKind("BareMetalHostList"))
@@ -339,7 +339,7 @@ func outOfService(ctx context.Context, a *inspect.Asker, namespace string) []str
 	return marked
 }
 
-// troubles are what is wrong beyond that some checks are not OK, each as a sentence, for the first line.
+// troubles returns sentences for the first line about what is wrong besides checks that are not OK.
 func (s *Status) troubles() string {
 	says := ""
 	if s.ManagersUnknown == "" && !slices.ContainsFunc(s.Managers, func(m cliv1.Manager) bool { return m.Alive }) {

@@ -19,8 +19,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// isOK reports whether there is no trouble with a check: a controller acts on it, all of its targets are healthy, nothing blocks
-// remediation, and the capacity of all that it has begun is back.
+// isOK reports whether a check needs no attention: a controller acts on it, all its targets are healthy, nothing blocks remediation, and
+// the capacity of all its remediations is back.
 func isOK(c *explain.Check) bool {
 	acted := c.Mode == cliv1.ModeActing || c.ActsElsewhere()
 	underWay, _ := c.Remediations()
@@ -56,7 +56,7 @@ func (s *Status) Print(out io.Writer, l text.Layout) error {
 	return p.Print(out)
 }
 
-// PrintManagers writes for a person which managers there are.
+// PrintManagers writes the managers for a person.
 func PrintManagers(out io.Writer, managers []managerlease.Manager, l text.Layout) error {
 	p := &page{Page: text.Page{Layout: l}}
 	for i := range managers {
@@ -144,8 +144,8 @@ func (p *page) checks(s *Status) {
 	}
 }
 
-// rows is the table of these rows, and below each row what it cannot say. On a terminal, whose lines hold the numbers alone, that is also
-// the controller, unless it is kubemend, and the reason.
+// rows prints the table of these checks, and remarks below each row. Without -o wide the remarks include the controller, unless that is
+// kubemend, and the reason, because a terminal has no room for their columns.
 func (p *page) rows(s *Status, rows []*explain.Check) {
 	clusters := map[client.ObjectKey]bool{}
 	for i := range s.Checks {
@@ -198,7 +198,7 @@ func (p *page) rows(s *Status, rows []*explain.Check) {
 	}
 }
 
-// below is what the row of a check cannot show, and what is next.
+// below prints the remarks and the next step of a check that is not OK.
 func (p *page) below(c *explain.Check) {
 	if isOK(c) {
 		return
@@ -207,16 +207,14 @@ func (p *page) below(c *explain.Check) {
 		p.line("  ", remark+".")
 	}
 	p.notBack("  ", "Not back", c.CapacityMissing)
-	if !c.ActsElsewhere() || !c.Next.At.IsZero() || c.Next.Manual { // else the remarks say who acts
+	if !c.ActsElsewhere() || !c.Next.At.IsZero() || c.Next.Manual { // else the remarks have the controller that acts
 		p.step("  ", c.Next)
 	}
 }
 
 const (
-	// unknown is in the cell of what is not known.
-	unknown = "?"
-	// none is in the cell of what there is nothing of.
-	none = "-"
+	unknown = "?" // the cell of a value that is not known
+	none    = "-" // the cell of a value that does not exist
 )
 
 func counted(c *explain.Check, n int) string {
@@ -226,7 +224,7 @@ func counted(c *explain.Check, n int) string {
 	return strconv.Itoa(n)
 }
 
-// remediatingOf is how many targets are being remediated: that is known by the machines, also of nodes that the user may not read.
+// remediatingOf returns how many targets are being remediated. The Machines show that even if the user may not read the nodes.
 func remediatingOf(c *explain.Check) string {
 	if c.NotCounted() && !c.NodesNotReadable() {
 		return unknown
@@ -257,7 +255,7 @@ func (p *page) controller(c *explain.Check) string {
 	return p.Paint.Waits(c.Mode.Controller())
 }
 
-// reason is why no remediation starts: that the nodes are unreachable goes before what the limits make of that.
+// reason returns why no remediation starts. Unknown nodes come first, because a limit may be exceeded only because of them.
 func (p *page) reason(c *explain.Check) string {
 	switch {
 	case c.NodesUnknown != nil:
@@ -275,7 +273,7 @@ func healthy(c *explain.Check) string {
 	return fmt.Sprintf("%d/%d", c.Counts.Healthy, c.Counts.Total())
 }
 
-// allowance is how many targets may be not healthy before no remediation starts any more; with a range, how many have to be.
+// allowance returns how many targets may be not healthy while remediations still start; for unhealthyInRange, the range.
 func allowance(c *explain.Check) string {
 	switch {
 	case c.Limits.AtMost == nil || c.NotCounted() && !c.NodesNotReadable():

@@ -14,7 +14,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// printer lays out a report. With Wide the outcomes have columns.
+// printer lays out a report. With Wide each outcome has a column.
 type printer struct {
 	text.Page
 
@@ -51,7 +51,7 @@ func (p *printer) headline() string {
 	return s + "."
 }
 
-// named is the name of an object, with its namespace where those are printed.
+// named returns the name of an object, with its namespace if namespaces are printed.
 func (p *printer) named(object *cliv1.Reference) string {
 	if object == nil || p.Namespaces {
 		return named(object)

@@ -14,26 +14,26 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// The dimensions that remediations are divided by, as the flag --by spells them.
+// The values of the flag --by.
 const (
 	ByCluster = "cluster"
 	ByCheck   = "check"
 	ByCause   = "cause"
 )
 
-// Dimensions are the values of the flag --by.
+// Dimensions are all values of the flag --by.
 var Dimensions = []string{ByCluster, ByCheck, ByCause}
 
-// Question is what is asked for.
+// Question selects the remediations of a report.
 type Question struct {
-	// Now is when, Since from when on remediations count by when they were decided; zero for all.
+	// Now is the time of the report. Remediations that were decided before Since do not count; zero means all count.
 	Now, Since time.Time
-	// Cluster is the name of the one whose remediations count; empty for all.
+	// Cluster is the name of the Cluster whose remediations count; empty for all.
 	Cluster string
-	By      []string
+	By      []string // the Dimensions by which remediations are grouped
 }
 
-// Of counts the records that q asks for.
+// Of returns the report about the records that q selects.
 func Of(records []*mendv1.RemediationRecord, q Question) *cliv1.Report {
 	report := &cliv1.Report{
 		TypeMeta: cliv1.TypeOf("Report"), Time: metav1.NewTime(q.Now.UTC()), Since: cliv1.Moment(q.Since), By: q.By,
@@ -71,7 +71,7 @@ func Of(records []*mendv1.RemediationRecord, q Question) *cliv1.Report {
 	return report
 }
 
-// named is the name of an object behind its namespace; empty if there is none.
+// named returns NAMESPACE/NAME of an object; empty if object is nil.
 func named(object *cliv1.Reference) string {
 	switch {
 	case object == nil:
@@ -82,7 +82,7 @@ func named(object *cliv1.Reference) string {
 	return object.Namespace + "/" + object.Name
 }
 
-// groupOf has what the remediations of its group share with that of a record. What the report is not divided by is empty.
+// groupOf returns the group of a record. Only the fields of the dimensions in by are set.
 func groupOf(record *mendv1.RemediationRecord, by []string) cliv1.ReportGroup {
 	var group cliv1.ReportGroup
 	if name := record.Spec.Target.ClusterName; name != "" && slices.Contains(by, ByCluster) {
@@ -97,8 +97,8 @@ func groupOf(record *mendv1.RemediationRecord, by []string) cliv1.ReportGroup {
 	return group
 }
 
-// happened reports whether there was a remediation: it was begun, or it has ended otherwise than by being cancelled. When a machine went
-// while no manager ran it is not known when its remediation began.
+// happened reports whether the remediation of a record has begun, or has ended without being cancelled. If a machine went while no manager
+// ran, the record has an outcome without a beginning.
 func happened(record *mendv1.RemediationRecord) bool {
 	status := &record.Status
 	return status.Begun != nil || status.Ended != nil && status.Outcome != mendv1.RecordCancelled
@@ -111,7 +111,7 @@ type tally struct {
 	detect, begin, back []time.Duration
 }
 
-// add counts one remediation. One that was not begun is in no time, one whose capacity is not back in none that ends with that.
+// add counts one remediation, and adds the times that its record has.
 func (t *tally) add(record *mendv1.RemediationRecord) {
 	spec, status := &record.Spec, &record.Status
 	if !happened(record) {
@@ -128,7 +128,7 @@ func (t *tally) add(record *mendv1.RemediationRecord) {
 	} else if ended != nil {
 		*ended++
 	}
-	counted := &spec.Decided // no timeout had expired, such as of a remediation that a user asked for
+	counted := &spec.Decided // the detection ends with the decision if no timeout expired, as for a remediation that a user requested
 	if spec.Due != nil && !spec.Due.After(spec.Decided.Time) {
 		counted = spec.Due
 	}
@@ -137,7 +137,7 @@ func (t *tally) add(record *mendv1.RemediationRecord) {
 	t.back = between(t.back, spec.UnhealthySince, status.CapacityBack)
 }
 
-// between appends the time between two moments if both are known. The clocks of two machines may differ: no time is negative.
+// between appends the time from one moment to another if both are known. A negative time, from clocks that differ, counts as zero.
 func between(times []time.Duration, from, until *metav1.Time) []time.Duration {
 	if from == nil || until == nil {
 		return times
@@ -150,15 +150,15 @@ func (t *tally) group() cliv1.ReportGroup {
 	return t.ReportGroup
 }
 
-// summarize sums up times, whose order it changes; it is nil if there are none. The 95th percentile is by nearest rank: the shortest of the
-// times that at least 95 of 100 do not exceed.
+// summarize sorts and sums up times; nil if there are none. The 95th percentile is by nearest rank: the shortest of the times that at least
+// 95% of the times do not exceed.
 func summarize(times []time.Duration) *cliv1.DurationSummary {
 	n := len(times)
 	if n == 0 {
 		return nil
 	}
 	slices.Sort(times)
-	var sum int64 // of microseconds: 30,000 times a year fit
+	var sum int64 // in microseconds, so that 30,000 times of a year each do not overflow
 	for _, d := range times {
 		sum += d.Microseconds()
 	}
@@ -170,15 +170,15 @@ func summarize(times []time.Duration) *cliv1.DurationSummary {
 
 func seconds(d time.Duration) int { return int(d.Round(time.Second) / time.Second) }
 
-// identity tells objects apart: two clusters may have nodes of the same name.
+// identity identifies an object. It has the cluster because two clusters may have nodes of the same name.
 type identity struct {
 	cliv1.Reference
 	cluster string
 }
 
-// identify are the objects that a record counts for: its machine or else its node, and its host. A machine that was replaced is another one
-// since, while its host is the same. Machines and hosts are in the namespace of the record: a tenant who may write records must not make
-// them count for another's.
+// identify returns the objects that a record counts for: its host, and its machine or else its node. The host counts separately because it
+// outlives its machines. Machines and hosts count in the namespace of the record, whatever it says, so that a tenant who may write records
+// cannot make them count for machines of other tenants.
 func identify(record *mendv1.RemediationRecord) []identity {
 	target, objects := &record.Spec.Target, make([]identity, 0, 2)
 	if host := target.Host; host != nil {
@@ -187,7 +187,7 @@ func identify(record *mendv1.RemediationRecord) []identity {
 	switch {
 	case target.Machine != nil:
 		machine := cliv1.Reference{Kind: target.Machine.Kind, Namespace: target.Machine.Namespace, Name: target.Machine.Name}
-		if target.ClusterName != "" { // the record of a NodeHealthCheck has no namespace of a Machine
+		if target.ClusterName != "" { // without one, the record is of a NodeHealthCheck, whose machine may be in another namespace
 			machine.Namespace = record.Namespace
 		}
 		objects = append(objects, identity{Reference: machine})
@@ -198,13 +198,13 @@ func identify(record *mendv1.RemediationRecord) []identity {
 	return objects
 }
 
-// How many remediations within which time make a host, a machine or a node one that is remediated repeatedly.
+// An object is remediated repeatedly if it has at least `often` remediations within `window`.
 const (
 	often  = 3
 	window = 7 * 24 * time.Hour
 )
 
-// repeated are the hosts, machines and nodes that are remediated repeatedly, those with most remediations first.
+// repeated returns the hosts, machines and nodes that are remediated repeatedly, most remediations first.
 func repeated(begun []*mendv1.RemediationRecord) []cliv1.RepeatedlyRemediated {
 	found := []cliv1.RepeatedlyRemediated{}
 	recordsOf := map[identity][]*mendv1.RemediationRecord{}
@@ -243,7 +243,7 @@ func since(record *mendv1.RemediationRecord) time.Time {
 	return record.Status.Begun.Time
 }
 
-// mostWithin is how many remediations began within the window at most, wherever that lies. They are in the order of their beginnings.
+// mostWithin returns the highest number of remediations that began within one window. records are sorted by their beginnings.
 func mostWithin(records []*mendv1.RemediationRecord) int {
 	most, first := 0, 0
 	for i, record := range records {
@@ -255,7 +255,7 @@ func mostWithin(records []*mendv1.RemediationRecord) int {
 	return most
 }
 
-// causesOf are the causes of remediations, the most frequent one first.
+// causesOf returns the causes of remediations, the most frequent first.
 func causesOf(records []*mendv1.RemediationRecord) []string {
 	count := map[string]int{}
 	for _, record := range records {

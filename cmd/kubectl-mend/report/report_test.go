@@ -32,8 +32,8 @@ func ref(kind, name string) *mendv1.RecordRef {
 
 type edit = func(*mendv1.RemediationRecord)
 
-// one is the record of a machine: unhealthy at noon, counted after five minutes, begun ten seconds later, and replaced twenty minutes after
-// that.
+// one returns the record of a machine: unhealthy at noon, due after five minutes, begun ten seconds later, and replaced after another
+// twenty minutes.
 func one(machine string, edits ...edit) *mendv1.RemediationRecord {
 	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: machine + "-1"}}
 	r.Spec = mendv1.RemediationRecordSpec{
@@ -77,7 +77,7 @@ func ended(as mendv1.RecordOutcome) edit {
 	}
 }
 
-// back is that capacity was back so long after noon.
+// back sets the time at which the capacity was back, in seconds after noon.
 func back(seconds int) edit {
 	return func(r *mendv1.RemediationRecord) { r.Status.CapacityBack, r.Status.Ended = at(seconds), at(seconds+1) }
 }
@@ -90,7 +90,7 @@ func sums(count, mean, p95, most int) *cliv1.DurationSummary {
 	return &cliv1.DurationSummary{Count: count, MeanSeconds: mean, P95Seconds: p95, MaxSeconds: most}
 }
 
-// The numbers are computed by hand.
+// The expected numbers were computed by hand.
 func TestRemediationsAreCounted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		records []*mendv1.RemediationRecord
@@ -139,7 +139,7 @@ func TestThePercentileIsThatOfTheNearestRank(t *testing.T) {
 	upTo := func(n int) []time.Duration {
 		times := make([]time.Duration, n)
 		for i := range times {
-			times[i] = time.Duration(n-i) * time.Second // in the wrong order
+			times[i] = time.Duration(n-i) * time.Second // unsorted
 		}
 		return times
 	}
@@ -154,7 +154,7 @@ func TestThePercentileIsThatOfTheNearestRank(t *testing.T) {
 
 func onHost(host string, d time.Duration, edits ...edit) *mendv1.RemediationRecord {
 	edits = append([]edit{later(d), func(r *mendv1.RemediationRecord) { r.Spec.Target.Host.Name = host }}, edits...)
-	return one(fmt.Sprintf("m-%s", d), edits...) // a machine that was replaced has another name
+	return one(fmt.Sprintf("m-%s", d), edits...) // a replacement has another name
 }
 
 func hostAlone(r *mendv1.RemediationRecord) { r.Spec.Target.Machine = nil }
@@ -202,7 +202,7 @@ func TestWhatIsRemediatedAgainAndAgainIsNamed(t *testing.T) {
 	must.Equal(t, want, Of(causes, Question{}).Repeated[0])
 }
 
-// A user who may write records in a namespace may name in one what is in another.
+// A user who may write records in one namespace can name objects of another namespace in them.
 func TestARecordCountsForNothingOfAnotherNamespace(t *testing.T) {
 	there := func(kind string) *mendv1.RecordRef {
 		return &mendv1.RecordRef{Kind: kind, Namespace: "theirs", Name: "x"}
@@ -219,7 +219,7 @@ func TestARecordCountsForNothingOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// fleet is two clusters in a week: a worker whose host fails again and again, and a cluster of GPUs.
+// fleet returns the records of two clusters in a week. In one, the host of a worker fails again and again; the other has GPUs.
 func fleet() []*mendv1.RemediationRecord {
 	var records []*mendv1.RemediationRecord
 	add := func(machine string, d time.Duration, edits ...edit) {
@@ -244,7 +244,7 @@ func fleet() []*mendv1.RemediationRecord {
 	return records
 }
 
-// weekOn is when the fleet is reported.
+// weekOn is the time of the reports about the fleet.
 var weekOn = noon.Add(7 * day)
 
 func TestReportsArePrinted(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/policy"
 )
 
-// note adds to the answer what has started since the checks decided last, and what their limits answer now.
+// note adds to the answer which remediations have started since the last call, and what the limits of the checks say now.
 func (s *simulation) note(checks []explain.Check) {
 	s.acting = map[string][]reconcile.Request{}
 	for i := range checks {
@@ -40,7 +40,7 @@ func (s *simulation) note(checks []explain.Check) {
 	}
 }
 
-// noteTarget adds the remediation of a target if it has started, and why it has not if the target is unhealthy.
+// noteTarget notes whether the remediation of a target has started, or why it has not if the target is unhealthy.
 func (s *simulation) noteTarget(check *explain.Check, judged *explain.Target) {
 	ref, now := judged.Reference, s.clock.Now()
 	t := s.targets[ref]
@@ -67,7 +67,7 @@ func (s *simulation) noteTarget(check *explain.Check, judged *explain.Target) {
 	}
 }
 
-// noteFlight adds the remediation of a target if it has started just now.
+// noteFlight adds the remediation of a target to the answer if it has just started.
 func (s *simulation) noteFlight(check *explain.Check, judged *explain.Target, t *target) {
 	if t.starting != nil && t.counts {
 		if t.ends.IsZero() {
@@ -83,7 +83,7 @@ func (s *simulation) noteFlight(check *explain.Check, judged *explain.Target, t 
 	t.waiting = nil
 }
 
-// noteLimit adds what the limits of a check answer, if that has changed.
+// noteLimit adds what the limits of a check say, if that has changed.
 func (s *simulation) noteLimit(check *explain.Check) {
 	parts := []string{cmp.Or(check.Message, check.Allowance())}
 	changed := check.Blocked()
@@ -138,10 +138,10 @@ func (s *simulation) conclude() {
 	})
 }
 
-// page is an answer being laid out.
+// page is an answer that is being laid out.
 type page struct{ text.Page }
 
-// Print writes an answer for a person, in the zone of its Time: first what it comes to.
+// Print writes an answer for a person, in the zone of its Time. The first line sums it up.
 func Print(out io.Writer, answer *cliv1.Simulation, layout text.Layout) error {
 	p, begin := &page{text.Page{Layout: layout}}, answer.Time.Time
 	p.Hang("", p.Paint.Strong(headline(answer)), 0)
@@ -164,7 +164,7 @@ func Print(out io.Writer, answer *cliv1.Simulation, layout text.Layout) error {
 	return p.Print(out)
 }
 
-// notStarted has one row for all targets that wait for the same.
+// notStarted returns a row for each reason, with all targets that wait for it.
 func notStarted(targets []cliv1.SimulatedTarget) [][]string {
 	var reasons [][3]string
 	names := map[[3]string][]string{}
@@ -185,7 +185,7 @@ func notStarted(targets []cliv1.SimulatedTarget) [][]string {
 	return rows
 }
 
-// groups has a row for each group, by policy, with when how many remediations of it start.
+// groups returns a row for each limit group of a policy, with how many of its remediations start when.
 func groups(answer *cliv1.Simulation) [][]string {
 	starts := map[cliv1.LimitGroup]map[time.Time]int{}
 	for _, start := range answer.Starts {
@@ -228,7 +228,7 @@ func headline(answer *cliv1.Simulation) string {
 	return fmt.Sprintf("%d of %d %s would be remediated, the first at %s", answer.Remediated, answer.Targets, target, first)
 }
 
-// rows writes a heading, and rows of which the last cell is a text: behind the others where there is room, else below them.
+// rows prints a heading and rows. The last cell of a row is a text, which is printed beside the others or, without room, below them.
 func (p *page) rows(heading string, rows [][]string) {
 	if len(rows) == 0 {
 		return
@@ -250,11 +250,10 @@ func (p *page) rows(heading string, rows [][]string) {
 	}
 }
 
-// shorts are the short names of kinds.
 var shorts = map[string]string{"Machine": "machine", "Node": "node", "MachineHealthCheck": "mhc", "NodeHealthCheck": "nhc",
 	policyKind: "policy", overrideKind: "override"}
 
-// short is an object as it is called on the command line, with its namespace in front; empty for none.
+// short returns an object as the command line names it, after its namespace: metal/mhc/workers. It is empty for an object without a name.
 func short(object cliv1.Reference) string {
 	switch {
 	case object.Name == "":

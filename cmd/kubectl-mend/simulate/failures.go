@@ -26,7 +26,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// nodeKey names a node. The cluster is empty for one of the management cluster.
+// nodeKey names a node. The cluster is empty for a node of the management cluster.
 type nodeKey struct {
 	cluster client.ObjectKey
 	name    string
@@ -53,7 +53,7 @@ func (s *simulation) fail(checks []explain.Check) error {
 			s.failed[node], s.unnoticed[node] = true, true
 		}
 	}
-	silent := corev1.NodeCondition{ // as the node lifecycle controller writes it when a kubelet hangs
+	silent := corev1.NodeCondition{ // what the node lifecycle controller writes when a kubelet stops posting its status
 		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown",
 		Message: "Kubelet stopped posting node status.", LastTransitionTime: metav1.NewTime(s.clock.Now()),
 	}
@@ -73,17 +73,17 @@ func (s *simulation) fail(checks []explain.Check) error {
 	return nil
 }
 
-// candidate is a node that may fail: a check selects it, alone or by its machine.
+// candidate is a node that may fail because a check selects the node or its machine.
 type candidate struct {
 	nodeKey
 
-	machine string // its name; empty if it is not known
+	machine string // the name of its machine; empty if that is not known
 	labels  labels.Set
 	healthy bool
 	domain  string // its failure domain; empty if it has none
 }
 
-// candidates are those of the checks that the answer is about, by name. unknown is why nodes of others are not known; empty if they are.
+// candidates returns the nodes of the checks that the answer is about, sorted by name. unknown is why other nodes could not be read.
 func (s *simulation) candidates(checks []explain.Check) (candidates []candidate, unknown string) {
 	for i := range checks {
 		check := &checks[i]
@@ -116,8 +116,8 @@ func (s *simulation) candidates(checks []explain.Check) (candidates []candidate,
 	return candidates, unknown
 }
 
-// chosen are the nodes that one --fail means, each once, by name: so many more of the healthy ones, those that it names, or those that it
-// selects.
+// chosen returns the nodes that one --fail selects, sorted by name: a number of healthy nodes that have not failed yet, named nodes, or the
+// nodes that a label selector matches.
 func chosen(fail string, candidates []candidate, failed map[nodeKey]bool) ([]nodeKey, error) {
 	number, err := strconv.Atoi(fail)
 	if err == nil {
@@ -141,10 +141,10 @@ func chosen(fail string, candidates []candidate, failed map[nodeKey]bool) ([]nod
 	return nodes, nil
 }
 
-// What names of --fail begin with.
+// The kinds of names in --fail, such as node in node/NAME.
 var nodeNames, machineNames, domainNames = []string{"node", "no"}, []string{"machine", "ma"}, []string{"failuredomain", "fd"}
 
-// named are the nodes of names such as machine/w1 and node/n2, each of which has to be that of one alone, and those of failure domains.
+// named returns the nodes of names such as machine/w1, node/n2 and failuredomain/b. A machine or node name has to match one node only.
 func named(names []string, candidates []candidate) ([]nodeKey, error) {
 	nodes := make([]nodeKey, 0, len(names))
 	for _, text := range names {
@@ -168,7 +168,7 @@ func named(names []string, candidates []candidate) ([]nodeKey, error) {
 	return slices.Compact(nodes), nil
 }
 
-// nodesOf are the nodes of the candidates that are wanted, each once.
+// nodesOf returns the nodes of the wanted candidates, each once.
 func nodesOf(candidates []candidate, wanted func(candidate) bool) []nodeKey {
 	var nodes []nodeKey
 	for _, c := range candidates {
@@ -179,7 +179,7 @@ func nodesOf(candidates []candidate, wanted func(candidate) bool) []nodeKey {
 	return slices.Compact(nodes)
 }
 
-// mostNames is how many names stand in one sentence.
+// mostNames limits the names in one sentence.
 const mostNames = 20
 
 func (s *simulation) ready(node nodeKey) {
@@ -191,7 +191,7 @@ func (s *simulation) ready(node nodeKey) {
 	})
 }
 
-// heal ends the remediation of a target: its node is healthy, and its machine is as a new one would be.
+// heal ends the remediation of a target: it makes the node Ready, and the machine like a new one.
 func (s *simulation) heal(target explain.Ref, node nodeKey) {
 	s.ready(node)
 	machine := s.machine(target).DeepCopy()
@@ -201,13 +201,13 @@ func (s *simulation) heal(target explain.Ref, node nodeKey) {
 	delete(machine.Annotations, clusterv1.RemediateMachineAnnotation)
 	machine.DeletionTimestamp = nil
 	machine.Status = clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: node.name}, Conditions: []metav1.Condition{{
-		Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineInfrastructureReadyReason,
-		LastTransitionTime: metav1.NewTime(s.clock.Now()),
+		Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionTrue,
+		Reason: clusterv1.MachineInfrastructureReadyReason, LastTransitionTime: metav1.NewTime(s.clock.Now()),
 	}}}
-	_ = s.snapshot.Add(machine) // it is known by its type
+	_ = s.snapshot.Add(machine) // fails only for an unknown type
 }
 
-// machine is shared; nil if there is none, or if the target is a node.
+// machine returns the Machine of a target, which callers must not change; nil if there is none.
 func (s *simulation) machine(target explain.Ref) *clusterv1.Machine {
 	if target.Kind != "Machine" {
 		return nil
@@ -215,7 +215,7 @@ func (s *simulation) machine(target explain.Ref) *clusterv1.Machine {
 	return snapshot.One[clusterv1.Machine](s.snapshot, client.ObjectKey{Namespace: target.Namespace, Name: target.Name})
 }
 
-// edit changes a node wherever it is known: a cluster that manages itself has its nodes twice here. One that is not there registers.
+// edit changes a node, or creates it. It changes every copy: a node of a cluster that manages itself is twice in the snapshot.
 func (s *simulation) edit(key nodeKey, change func(*corev1.Node)) {
 	node := s.node(key).DeepCopy()
 	if node == nil {
@@ -228,14 +228,14 @@ func (s *simulation) edit(key nodeKey, change func(*corev1.Node)) {
 			continue
 		}
 		if cluster == (client.ObjectKey{}) {
-			_ = s.snapshot.Add(node) // nodes are known by their type
+			_ = s.snapshot.Add(node) // fails only for an unknown type
 		} else {
 			s.snapshot.PutNode(cluster, node)
 		}
 	}
 }
 
-// node is shared; nil if there is none.
+// node returns a node, which callers must not change, or nil.
 func (s *simulation) node(key nodeKey) *corev1.Node {
 	if key.cluster == (client.ObjectKey{}) {
 		return snapshot.One[corev1.Node](s.snapshot, client.ObjectKey{Name: key.name})
@@ -243,8 +243,8 @@ func (s *simulation) node(key nodeKey) *corev1.Node {
 	return s.snapshot.Node(key.cluster, key.name)
 }
 
-// nodeOf is the node of a target. A machine without a node gets one of its own name when its remediation is over. A node of the
-// management cluster is that of the workload cluster that it belongs to, if there is one.
+// nodeOf returns the node of a target. A machine without a node gets a node of its own name when its remediation ends. If a node of the
+// management cluster is also a node of a workload cluster, nodeOf returns the latter.
 func (s *simulation) nodeOf(check *explain.Check, target *explain.Target) nodeKey {
 	if target.Kind == "Machine" {
 		return nodeKey{client.ObjectKey{Namespace: check.Namespace, Name: check.Cluster}, cmp.Or(target.Node, target.Name)}
@@ -260,13 +260,13 @@ func (s *simulation) nodeOf(check *explain.Check, target *explain.Target) nodeKe
 	return here
 }
 
-// cluster is the copy of the management cluster on which the controllers act. It is no API server: no write is refused, what is deleted is
-// gone at once, and resource versions are left out. What it does not implement the controllers do not call.
+// cluster is the client of the controllers, which writes to the snapshot. Unlike an API server it refuses no write, deletes objects at
+// once, and ignores resource versions. It implements only the methods that the controllers call.
 type cluster struct {
-	*snapshot.Snapshot // reads
+	*snapshot.Snapshot // for reads
 
 	clock clock.PassiveClock
-	// changes counts the writes that have changed anything.
+	// changes counts the writes that changed an object.
 	changes int
 }
 
@@ -282,7 +282,7 @@ func (c *cluster) Create(ctx context.Context, obj client.Object, _ ...client.Cre
 	return c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 }
 
-// Update gives an object, which is a lease, the fields of another.
+// Update merges the fields of obj into the stored object. The controllers update only leases.
 func (c *cluster) Update(ctx context.Context, obj client.Object, _ ...client.UpdateOption) error {
 	return c.Patch(ctx, obj, client.Merge)
 }
@@ -332,7 +332,7 @@ func (c *cluster) Delete(_ context.Context, obj client.Object, _ ...client.Delet
 	return err
 }
 
-// Status patches the whole object: a controller changes nothing else together with the status.
+// Status returns a writer that patches the whole object. Controllers change only the status with it.
 func (c *cluster) Status() client.SubResourceWriter { return status{cluster: c} }
 
 type status struct {

@@ -34,7 +34,7 @@ func TestWhatFails(t *testing.T) {
 		{nodeKey{inC1, "n1"}, "w1", labels.Set{"pool": "md-0"}, true, "b07"},
 		{nodeKey{inC1, "n2"}, "w2", labels.Set{"pool": "md-0"}, false, "b07"},
 		{nodeKey{inC1, "n3"}, "w3", labels.Set{"pool": "md-0"}, true, ""},
-		{nodeKey{inC1, "n3"}, "w3", labels.Set{"pool": "md-0"}, true, ""}, // two checks select it
+		{nodeKey{inC1, "n3"}, "w3", labels.Set{"pool": "md-0"}, true, ""}, // two checks select the node
 		{nodeKey{other, "n4"}, "w3", labels.Set{"pool": "md-1"}, true, ""},
 	}
 	for fail, want := range map[string]string{
@@ -43,7 +43,7 @@ func TestWhatFails(t *testing.T) {
 		"5":                   "the checks select 4 healthy nodes: expected a number from 1 to that",
 		"0":                   "expected a number from 1 to that",
 		"machine/w1,node/n2":  "n1 n2",
-		"node/n2, machine/w2": "n2", // which are one thing
+		"node/n2, machine/w2": "n2", // the same node
 		"failuredomain/b07":   "n1 n2",
 		"fd/b08":              `nothing that a check selects and whose node is known is in the failure domain "b08"`,
 		"machine/w9":          `there is no "machine/w9" that a check selects and whose node is known`,
@@ -75,7 +75,7 @@ func TestWhatFailsAddsUp(t *testing.T) {
 	must.Is(t, 3, answer.Remediated, "w1, w2, and one more:\n%s", printed(t, answer))
 }
 
-// That a manager, which may list Namespaces, would limit it is not known.
+// The user may not list Namespaces, so simulate cannot know what the policy selects.
 func TestAPolicyWhoseNamespacesAreUnreadIsLeftOut(t *testing.T) {
 	policy := strings.Replace(window, "selector: {}", "selector: {namespaces: {matchLabels: {tier: prod}}}", 1)
 	w := newFixture(t).workers(5).snapshot()
@@ -184,8 +184,8 @@ func TestWhatOthersHavePutOnACheckStaysWhenItIsApplied(t *testing.T) {
 	isClaimed := map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
 	for name, tc := range map[string]struct {
 		there    map[string]string
-		manifest string // its annotations
-		claimed  bool   // as is assumed
+		manifest string // the annotations in the manifest
+		claimed  bool   // the answer assumes a claim
 		starts   int
 	}{
 		"a pause":             {map[string]string{clusterv1.PausedAnnotation: "maintenance"}, "", false, 0},
@@ -208,7 +208,7 @@ func TestWhatOthersHavePutOnACheckStaysWhenItIsApplied(t *testing.T) {
 	}
 }
 
-// definition adds a CustomResourceDefinition of which no more is known than its labels.
+// definition adds a CustomResourceDefinition with labels.
 func (s *fixture) definition(name string, labelled map[string]string) *fixture {
 	crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labelled}}
 	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
@@ -221,10 +221,10 @@ func TestTheManagersThatRunDecide(t *testing.T) {
 	unclaimed := strings.Replace(workersCheck, "  annotations: {cluster.x-k8s.io/paused: kubemend}\n", "", 1)
 	for name, tc := range map[string]struct {
 		fixture  func(*fixture) *fixture
-		managers map[string]string // by namespace
+		managers map[string]string // announcements by namespace
 		manifest string
 		fail     string
-		says     string // on the page, in one line
+		says     string // a part of the page, without line breaks
 		starts   int
 	}{
 		"no manager": {
@@ -296,7 +296,7 @@ func TestNodesWhoseMachinesAreNotKnownAreLeftAlone(t *testing.T) {
 	}
 }
 
-// manager adds one that runs in a namespace, is bound, and says that of itself.
+// manager adds a running manager with its binding and this announcement.
 func (s *fixture) manager(namespace, says string) *fixture {
 	renewed := metav1.NewMicroTime(noon)
 	s.objs = append(s.objs, &coordinationv1.Lease{

@@ -31,19 +31,18 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// noon is when every story begins.
+// noon is the beginning of every story.
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func at(ago time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-ago)) }
 
 var inC1 = client.ObjectKey{Namespace: "default", Name: "c1"}
 
-// fixture is a management cluster with a cluster c1, to which a story adds what it needs.
+// fixture is a management cluster with a cluster c1. Each story adds objects.
 type fixture struct {
-	t    testing.TB
-	objs []client.Object
-	// nodes are those of c1.
-	nodes []corev1.Node
+	t     testing.TB
+	objs  []client.Object
+	nodes []corev1.Node // of c1
 }
 
 func newFixture(t testing.TB) *fixture {
@@ -57,7 +56,7 @@ func newFixture(t testing.TB) *fixture {
 	return &fixture{t: t, objs: []client.Object{cluster}}
 }
 
-// workers adds machines w1, w2 and so on that are healthy.
+// workers adds healthy machines w1, w2 and so on.
 func (s *fixture) workers(n int) *fixture {
 	for i := 1; i <= n; i++ {
 		s.machine(fmt.Sprintf("w%d", i), "MachineSet", "md-0")
@@ -65,7 +64,7 @@ func (s *fixture) workers(n int) *fixture {
 	return s
 }
 
-// machine adds one that is healthy.
+// machine adds a healthy machine and its node.
 func (s *fixture) machine(name, kind, owner string, edits ...func(*clusterv1.Machine)) {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: at(10 * time.Hour), Finalizers: []string{"machine.cluster.x-k8s.io"},
@@ -85,7 +84,7 @@ func (s *fixture) machine(name, kind, owner string, edits ...func(*clusterv1.Mac
 	s.nodes = append(s.nodes, *aNode("node-"+name, nil))
 }
 
-// aNode returns one that is healthy.
+// aNode returns a healthy node.
 func aNode(name string, labels map[string]string) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: labels, CreationTimestamp: at(9 * time.Hour)}}
 	node.Status.NodeInfo.BootID = "boot-0-of-" + name
@@ -95,7 +94,7 @@ func aNode(name string, labels map[string]string) *corev1.Node {
 	return node
 }
 
-// silent makes the node of a worker silent for that long.
+// silent makes the nodes of workers Ready=Unknown.
 func (s *fixture) silent(ago time.Duration, names ...string) *fixture {
 	for i := range s.nodes {
 		for _, name := range names {
@@ -133,7 +132,7 @@ func (s *fixture) onMetal() *fixture {
 	return s
 }
 
-// nodesHere adds nodes of the management cluster that no Machine is known of.
+// nodesHere adds nodes of the management cluster without a Machine.
 func (s *fixture) nodesHere(n int) *fixture {
 	for i := 1; i <= n; i++ {
 		s.objs = append(s.objs, aNode(fmt.Sprintf("n%d", i), map[string]string{"rack": "a", "name": fmt.Sprintf("n%d", i)}))
@@ -141,7 +140,7 @@ func (s *fixture) nodesHere(n int) *fixture {
 	return s
 }
 
-// existing adds the objects of a manifest as they are.
+// existing adds the objects of a manifest, created a day ago.
 func (s *fixture) existing(documents string) *fixture {
 	for _, obj := range read(s.t, documents) {
 		obj.SetCreationTimestamp(at(24 * time.Hour))
@@ -164,7 +163,7 @@ func (s *fixture) snapshot() *snapshot.Snapshot {
 	return w
 }
 
-// question is that of a story, with the defaults of the flags.
+// question returns a question with the defaults of the flags.
 func question(edit func(*Question)) Question {
 	q := Question{Namespace: "default", From: noon, Horizon: time.Hour, Takes: 10 * time.Minute}
 	if edit != nil {
@@ -173,7 +172,7 @@ func question(edit func(*Question)) Question {
 	return q
 }
 
-// run answers a question about a manifest in the fixture.
+// run simulates a manifest in the fixture.
 func (s *fixture) run(manifest string, q Question) *cliv1.Simulation {
 	s.t.Helper()
 	return runIn(s.t, s.snapshot(), manifest, q)
@@ -196,7 +195,7 @@ func read(t testing.TB, manifest string) Manifest {
 	return m
 }
 
-// printed is an answer on terminals of two widths.
+// printed prints an answer for terminals of 80 and 200 columns.
 func printed(t *testing.T, answer *cliv1.Simulation) string {
 	t.Helper()
 	var out strings.Builder
@@ -207,7 +206,7 @@ func printed(t *testing.T, answer *cliv1.Simulation) string {
 	return out.String()
 }
 
-// whole makes the Metal3Machines known with all that they ask for, which is a host of the pool md-0.
+// whole adds to the Metal3Machines a selector for hosts of the pool md-0.
 func (s *fixture) whole() *fixture {
 	for i, obj := range s.objs {
 		if between, is := obj.(*metav1.PartialObjectMetadata); is && between.Kind == "Metal3Machine" {
@@ -224,7 +223,7 @@ func (s *fixture) whole() *fixture {
 	return s
 }
 
-// spares adds hosts of a pool that no machine has, and a policy by which remediations wait for one.
+// spares adds free hosts of a pool, and a policy by which remediations wait for a spare host.
 func (s *fixture) spares(n int, pool string) *fixture {
 	policy := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "spares"}}
 	policy.Spec.WaitForSpare = &mendv1.PolicyWaitForSpare{TimeoutSeconds: 900}
@@ -239,7 +238,7 @@ func (s *fixture) spares(n int, pool string) *fixture {
 	return s
 }
 
-// workersAs is a check of the workers with annotations, and with how it remediates.
+// workersAs returns the manifest of a check of the workers, with these annotations and this remediation.
 func workersAs(annotations, remediation string) string {
 	return `
 apiVersion: cluster.x-k8s.io/v1beta2
@@ -266,11 +265,11 @@ var (
 		"  remediation:\n    templateRef: {apiVersion: kubemend.io/v1alpha1, kind: HostRemediationTemplate, name: reboot}\n")
 )
 
-// olderCheck selects all machines of c1.
+// olderCheck is a check that selects all machines of c1.
 var olderCheck = strings.NewReplacer("name: workers", "name: everything", "pool: md-0", "cluster.x-k8s.io/cluster-name: c1", "300", "600").
 	Replace(workersAs(claimed, ""))
 
-// rebootTemplate is the template that checks of a power cycle name.
+// rebootTemplate is the template for power cycles.
 const rebootTemplate = `
 # A template, and a check that names it.
 apiVersion: kubemend.io/v1alpha1
@@ -307,7 +306,7 @@ spec:
     remediationTemplate: {apiVersion: remediators.example.org/v1, kind: ReplaceTemplate, name: replace, namespace: remediators}
 `
 
-// kernelRule has no rule for Ready: only the condition of its one rule makes a machine unhealthy.
+// kernelRule is a check whose only rule is about the condition KernelDeadlock, not Ready.
 var kernelRule = rebootTemplate + strings.Replace(workersAs(claimed, "  remediation:\n    triggerIf: {unhealthyLessThanOrEqualTo: 50%}\n"+
 	"    templateRef: {apiVersion: kubemend.io/v1alpha1, kind: HostRemediationTemplate, name: reboot}\n"),
 	"{type: Ready, status: Unknown, timeoutSeconds: 300}", `{type: KernelDeadlock, status: "True", timeoutSeconds: 600}`, 1)
@@ -324,7 +323,7 @@ spec:
 ---
 `
 
-// overrides hold all of c1 for 20 minutes, and allow more of it for an hour.
+// overrides hold c1 for 20 minutes, and allow more unhealthy machines of c1 for an hour.
 const overrides = `
 apiVersion: kubemend.io/v1alpha1
 kind: RemediationOverride
@@ -339,10 +338,10 @@ spec: {action: Allow, targetRef: {kind: MachineHealthCheck, name: workers}, unti
 ---
 `
 
-// window is racksPolicy closed until 12:30.
+// window is racksPolicy with a window that denies remediations until 12:30.
 var window = strings.Replace(racksPolicy, "spec:", "spec:\n  windows: [{action: Deny, schedule: 0 12 * * *, durationSeconds: 1800}]", 1)
 
-// story is a fixture, what is applied to it, and what is asked.
+// story is a fixture, a manifest and a question.
 type story struct {
 	fixture  func(*fixture) *fixture
 	manifest string

@@ -32,7 +32,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// The kinds of checks, and of what limits the remediations of many of them.
 const (
 	machineCheckKind = "MachineHealthCheck"
 	nodeCheckKind    = "NodeHealthCheck"
@@ -40,11 +39,11 @@ const (
 	overrideKind     = "RemediationOverride"
 )
 
-// Manifest is what is to be applied: checks, the templates that they name, policies and overrides.
+// Manifest has the objects to apply: checks, their templates, policies and overrides.
 type Manifest []client.Object
 
-// Read reads documents of YAML or JSON. What has no namespace goes into the given one. Errors say which object of the file called name, and
-// which field, is wrong.
+// Read reads documents of YAML or JSON. It sets the namespace of objects that have none. Errors have the name of the file, the object and
+// the field that is wrong.
 func Read(from io.Reader, name, namespace string) (Manifest, error) {
 	infos, err := resource.NewLocalBuilder().Unstructured().Stream(from, name).Flatten().Do().Infos()
 	if err != nil {
@@ -52,7 +51,7 @@ func Read(from io.Reader, name, namespace string) (Manifest, error) {
 	}
 	m := make(Manifest, 0, len(infos))
 	for _, info := range infos {
-		tree := info.Object.(*unstructured.Unstructured) // as it was asked for
+		tree := info.Object.(*unstructured.Unstructured) // because of Unstructured() above
 		obj, err := decode(tree)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s %s: %w", name, tree.GetKind(), tree.GetName(), err)
@@ -70,10 +69,10 @@ func Read(from io.Reader, name, namespace string) (Manifest, error) {
 	return m, nil
 }
 
-// known has the kinds of checks, and of templates of which more is known than that they are some.
+// known has the kinds whose fields decode validates.
 var known = snapshot.Scheme
 
-// decode takes no field that the kind of an object does not have. A template may be of any kind.
+// decode returns an object as its Go type, or an error if it has an unknown field. A template may be of an unknown kind.
 func decode(tree *unstructured.Unstructured) (client.Object, error) {
 	gvk := tree.GroupVersionKind()
 	named, template := strings.CutSuffix(gvk.Kind, remediationrequest.TemplateSuffix)
@@ -103,15 +102,15 @@ func decode(tree *unstructured.Unstructured) (client.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return obj.(client.Object), nil // as all kinds are that may be in a manifest
+	return obj.(client.Object), nil // true for all kinds that may be in a manifest
 }
 
-// JudgesNodes reports whether there is a NodeHealthCheck in it.
+// JudgesNodes reports whether m has a NodeHealthCheck.
 func (m Manifest) JudgesNodes() bool {
 	return slices.ContainsFunc(m, func(obj client.Object) bool { return kindOf(obj) == nodeCheckKind })
 }
 
-// Elsewhere is the namespace of the first MachineHealthCheck that is in another one than the given; empty if there is none.
+// Elsewhere returns the namespace of the first MachineHealthCheck that is not in the given namespace; empty if there is none.
 func (m Manifest) Elsewhere(namespace string) string {
 	for _, obj := range m {
 		if kindOf(obj) == machineCheckKind && obj.GetNamespace() != namespace {
@@ -127,8 +126,8 @@ func refOf(kind string, obj client.Object) explain.Ref {
 	return explain.Ref{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-// apply puts the manifest into the snapshot as it would be in the cluster, and makes the kinds of templates known with those of the
-// requests made from them. Whether an API server would let it in is not asked: kubectl apply --dry-run=server answers that.
+// apply applies the manifest to the snapshot, and installs the kinds of templates and of their requests. It does not validate the objects;
+// kubectl apply --dry-run=server does that.
 func (s *simulation) apply() error {
 	for _, obj := range s.Manifest {
 		key := client.ObjectKeyFromObject(obj)
@@ -137,7 +136,7 @@ func (s *simulation) apply() error {
 			there := cmp.Or(snapshot.One[clusterv1.MachineHealthCheck](s.snapshot, key), &clusterv1.MachineHealthCheck{})
 			check.Status = there.Status
 			replace(&there.ObjectMeta, &check.ObjectMeta, s.From)
-			if _, annotated := check.Annotations[clusterv1.PausedAnnotation]; !annotated { // kubemend is to act on it
+			if _, annotated := check.Annotations[clusterv1.PausedAnnotation]; !annotated { // simulate it as claimed
 				metav1.SetMetaDataAnnotation(&check.ObjectMeta, clusterv1.PausedAnnotation, mendv1.Claim)
 				s.assume(fmt.Sprintf("%s is claimed: without the annotation %s: %s Cluster API core acts on it",
 					refOf(machineCheckKind, check), clusterv1.PausedAnnotation, mendv1.Claim))
@@ -161,9 +160,8 @@ func (s *simulation) apply() error {
 	return nil
 }
 
-// replace makes the metadata of a check what they are once it is applied: if there is one of its name, it is as old as that, and keeps
-// the labels and annotations that the manifest does not mention. (kubectl apply removes only what it has put there itself, which a
-// snapshot does not know.)
+// replace sets the metadata that a check has after kubectl apply. An existing check keeps its UID, its age, and the labels and annotations
+// that the manifest does not have. (kubectl apply would remove those that it has set before, which a snapshot does not know.)
 func replace(before, check *metav1.ObjectMeta, now time.Time) {
 	merged := before.DeepCopy()
 	if merged.Namespace, merged.Name = check.Namespace, check.Name; merged.UID == "" {
@@ -174,7 +172,7 @@ func replace(before, check *metav1.ObjectMeta, now time.Time) {
 	*check = *merged
 }
 
-// setDefaults gives a check what its CustomResourceDefinition gives to one that does not say it.
+// setDefaults sets the defaults of the CustomResourceDefinition.
 func setDefaults(spec *nhcv1.NodeHealthCheckSpec) {
 	if spec.UnhealthyConditions != nil {
 		return
@@ -186,7 +184,8 @@ func setDefaults(spec *nhcv1.NodeHealthCheckSpec) {
 	}
 }
 
-// setUpPolicies makes the ledger that gives places to remediations, and the controller that tells it what policies and overrides say.
+// setUpPolicies creates the ledger, which gives places to remediations, and the policy controller, which fills it. It returns an error if a
+// policy or an override of the manifest would have no effect.
 func (s *simulation) setUpPolicies(ctx context.Context) error {
 	s.snapshot.Install(mendv1.GroupVersion.WithKind(policyKind), mendv1.GroupVersion.WithKind(overrideKind))
 	everywhere := s.asker.Managers.PolicyNamespace()
@@ -205,7 +204,7 @@ func (s *simulation) setUpPolicies(ctx context.Context) error {
 		}
 	}
 	for _, p := range snapshot.All[mendv1.RemediationPolicy](s.snapshot, "") {
-		if err := policy.Read(p, everywhere).FindNamespaces(ctx, s.state); err != nil { // what a manager finds, it may list
+		if err := policy.Read(p, everywhere).FindNamespaces(ctx, s.state); err != nil { // the user may not list Namespaces
 			s.snapshot.Remove(mendv1.GroupVersion.WithKind(policyKind), client.ObjectKeyFromObject(p))
 			s.assume(fmt.Sprintf("%s, which selects by Namespaces, is left out: %v", refOf(policyKind, p), err))
 		}
@@ -223,8 +222,8 @@ func (s *simulation) setUpPolicies(ctx context.Context) error {
 	return nil
 }
 
-// readPolicies tells the ledger which policies and overrides there are at this moment, and which remediations of records go on: those that
-// were under way at the beginning are over as those are that checks know of.
+// readPolicies updates the ledger with the policies and overrides of this moment, and with the open records. A remediation of a record that
+// was under way at the beginning ends after Takes, like all others.
 func (s *simulation) readPolicies(ctx context.Context) {
 	if _, err := s.policies.Reconcile(ctx, rule.Ref{}); err != nil {
 		s.assume("Not all RemediationPolicies and RemediationOverrides apply: " + err.Error())
@@ -234,7 +233,7 @@ func (s *simulation) readPolicies(ctx context.Context) {
 	}
 	s.assume("RemediationPolicies and RemediationOverrides in " + s.policies.Everywhere + " are for all namespaces, others for their own")
 	records := &mendv1.RemediationRecordList{}
-	_ = s.state.List(ctx, records, client.UnsafeDisableDeepCopy) // that the user may not read them is said beside the answer
+	_ = s.state.List(ctx, records, client.UnsafeDisableDeepCopy) // the snapshot remembers errors
 	for i := range records.Items {
 		s.policies.Ledger.Follow(&records.Items[i], s.clock.Now().Before(s.From.Add(s.Takes)))
 	}

@@ -1,7 +1,7 @@
 // Package simulate shows which remediations checks would start while nodes fail.
 //
-// The controllers observe, decide and act on a copy of the cluster in memory, and the clock jumps to the next moment at which anything is
-// due. What others do about a remediation is not played: it is over after a while, and its machine healthy again.
+// The controllers act on a copy of the cluster in memory, and the clock jumps to the next moment at which anything is due. Other
+// controllers are not simulated: a remediation ends after a fixed time, and its machine is healthy again.
 package simulate
 
 import (
@@ -37,26 +37,26 @@ import (
 
 // Question is what to simulate.
 type Question struct {
-	// Manifest is applied before anything else; nil for none.
+	// Manifest is applied first; it may be nil.
 	Manifest Manifest
-	// Set are limits that the checks of the question get, as NAME=VALUE.
+	// Set are limits for the checks that the answer is about, as NAME=VALUE.
 	Set []string
-	// Namespace and Cluster are those of the MachineHealthChecks that are simulated besides those of the manifest; all if they are empty.
-	// NodeHealthChecks are of none.
+	// Namespace and Cluster select MachineHealthChecks to simulate besides those of the manifest; empty means all. With a Cluster, no
+	// NodeHealthChecks are simulated but those of the manifest.
 	Namespace string
 	Cluster   string
-	// Fail says which nodes fail at once, each how many more, a label selector, or names; nothing fails if it is empty. For is how long
-	// they do, if no remediation ends it before; if it is zero they do not recover by themselves.
+	// Fail selects the nodes that fail. Each entry is a number of nodes, a label selector, or names.
 	Fail []string
-	For  time.Duration
-	// Takes is after how long a remediation is over, and its machine healthy again.
+	// For is how long nodes fail unless their remediation ends earlier. If it is zero, they do not recover by themselves.
+	For time.Duration
+	// Takes is how long a remediation takes. Then its machine is healthy.
 	Takes time.Duration
-	// From is when the simulation begins, and Horizon how long it is.
+	// From is when the simulation begins, Horizon how long it lasts.
 	From    time.Time
 	Horizon time.Duration
 }
 
-// simulates reports whether a check is simulated: a record may have more in it than was asked for. NodeHealthChecks are of no Cluster.
+// simulates reports whether a check is simulated. A snapshot may have other checks as well.
 func (q *Question) simulates(check client.Object) bool {
 	kind, here := nodeCheckKind, q.Cluster == ""
 	if check, ofMachines := check.(*clusterv1.MachineHealthCheck); ofMachines {
@@ -66,7 +66,7 @@ func (q *Question) simulates(check client.Object) bool {
 	return here || q.inManifest(refOf(kind, check))
 }
 
-// concerns reports whether the answer is about a check: about those of the manifest, or about all if it has none.
+// concerns reports whether the answer is about a check. If the manifest has checks, the answer is only about these.
 func (q *Question) concerns(check explain.Ref) bool {
 	hasChecks := q.Manifest.JudgesNodes() || q.Manifest.Elsewhere("") != ""
 	return !hasChecks || q.inManifest(check)
@@ -76,7 +76,7 @@ func (q *Question) inManifest(ref explain.Ref) bool {
 	return slices.ContainsFunc(q.Manifest, func(obj client.Object) bool { return refOf(kindOf(obj), obj) == ref })
 }
 
-// simulation is a question on its way to the answer.
+// simulation is the state of a simulation.
 type simulation struct {
 	Question
 
@@ -84,35 +84,36 @@ type simulation struct {
 	state    *cluster
 	clock    *clocktesting.FakePassiveClock
 	asker    *inspect.Asker
-	// controllers are those of each kind of checks.
+	// controllers has the controller of each kind of check.
 	controllers map[string]reconcile.Reconciler
 	machines    *machinehealthcheck.Reconciler
 	policies    *policy.Reconciler
 	acting      map[string][]reconcile.Request // the checks of each kind that kubemend acts on
 	answer      *cliv1.Simulation
 
-	// due is when each check is to be reconciled again, limits what its limits have answered last.
-	due    map[explain.Ref]time.Time
+	// due is when each check is reconciled next.
+	due map[explain.Ref]time.Time
+	// limits is the last state of each check that noteLimit has noted.
 	limits map[explain.Ref]string
-	// failed are the nodes that have failed and are not healthy again, unnoticed those that no check has counted as unhealthy.
+	// failed are the nodes that are failing, unnoticed the nodes that have failed and that no check has found unhealthy.
 	failed, unnoticed map[nodeKey]bool
 	targets           map[explain.Ref]*target
 }
 
-// target is what is known of a target of a check.
+// target is the state of a target of a check.
 type target struct {
-	// counts reports that a check which the answer is about selects it, remediated that its remediation has started.
-	counts, remediated bool
-	// starting is what its check is about to start; nil if that is nothing.
+	counts     bool // a check that the answer is about selects the target
+	remediated bool // a remediation of the target has started
+	// starting is the remediation that its check is about to start, or nil.
 	starting *cliv1.SimulatedStart
-	// ends is when its remediation on node is over; zero if there is none.
+	// ends is when its remediation ends, on node; zero if there is none.
 	ends time.Time
 	node nodeKey
-	// waiting is why it is unhealthy and not remediated; nil if it is not.
+	// waiting is why the target is unhealthy and not remediated, or nil.
 	waiting *cliv1.SimulatedTarget
 }
 
-// Run answers q. It changes w, which is not to be used for anything else afterwards.
+// Run answers q. It changes w, which callers must not use afterwards.
 func Run(ctx context.Context, w *snapshot.Snapshot, q Question) (*cliv1.Simulation, error) {
 	begin := q.From.Truncate(time.Second)
 	q.From = begin.UTC()
@@ -136,7 +137,7 @@ func Run(ctx context.Context, w *snapshot.Snapshot, q Question) (*cliv1.Simulati
 	return s.answer, nil
 }
 
-// setUp applies the manifest and the limits that are set, and makes the controllers that act on the result.
+// setUp applies the manifest and the limits, and creates the controllers.
 func (s *simulation) setUp(ctx context.Context) error {
 	if err := s.apply(); err != nil {
 		return err
@@ -157,8 +158,8 @@ func (s *simulation) setUp(ctx context.Context) error {
 	return nil
 }
 
-// assumeManagers has the managers decide that run and stay, each by its settings. If there is none, one without flags is assumed, which
-// leaves NodeHealthChecks to the operator that has brought them along.
+// assumeManagers keeps the running managers that are not in teardown. If there is none, it assumes a manager with default flags, which does
+// not serve NodeHealthChecks if the CRD belongs to another operator.
 func (s *simulation) assumeManagers(ctx context.Context) {
 	managers := &s.asker.Managers
 	managers.All = slices.DeleteFunc(managers.All, func(m managerlease.Manager) bool {
@@ -181,7 +182,7 @@ func (s *simulation) assumeManagers(ctx context.Context) {
 	s.assume("No manager of kubemend runs that stays: one with default settings is assumed")
 }
 
-// assume adds a sentence to what is assumed, once.
+// assume adds a sentence to the assumptions, once.
 func (s *simulation) assume(sentence string) {
 	if !slices.Contains(s.answer.Assumptions, sentence) {
 		s.answer.Assumptions = append(s.answer.Assumptions, sentence)
@@ -189,15 +190,15 @@ func (s *simulation) assume(sentence string) {
 }
 
 const (
-	// mostRounds is how often the checks may change anything at one moment.
+	// mostRounds limits the rounds of reconciles at one moment.
 	mostRounds = 100
-	// mostMoments is how many moments a simulation may have. A reconcile that fails is repeated once a minute; few waits are shorter.
+	// mostMoments limits the moments of a simulation. A failed reconcile is repeated once a minute, and few waits are shorter.
 	mostMoments = 50_000
 )
 
-// play goes from one moment to the next at which anything is due, until the end, and never waits.
+// play runs the simulation from one moment at which anything is due to the next, without waiting.
 func (s *simulation) play(ctx context.Context) error {
-	s.machines.ReadHosts(ctx) // that the user may not read them is said beside the answer
+	s.machines.ReadHosts(ctx) // the snapshot remembers errors
 	checks, err := s.explain(ctx)
 	if err != nil {
 		return err
@@ -223,7 +224,7 @@ func (s *simulation) play(ctx context.Context) error {
 		mostMoments, s.clock.Now().Format(time.DateTime))
 }
 
-// next is the next moment at which anything is due; zero if nothing is.
+// next returns the next moment at which anything is due; zero if nothing is.
 func (s *simulation) next() time.Time {
 	var next time.Time
 	for _, due := range s.due {
@@ -237,15 +238,15 @@ func (s *simulation) next() time.Time {
 			next = health.Earliest(next, end)
 		}
 	}
-	ends(s.From.Add(s.For))   // of failures
-	ends(s.From.Add(s.Takes)) // of what was under way at the beginning
+	ends(s.From.Add(s.For))   // the end of failures
+	ends(s.From.Add(s.Takes)) // the end of remediations that were under way at the beginning
 	for _, o := range snapshot.All[mendv1.RemediationOverride](s.snapshot, "") {
 		ends(o.Spec.Until.Time)
 	}
 	return next
 }
 
-// happen ends the failures and the remediations whose time is over.
+// happen ends failures and remediations whose time is over.
 func (s *simulation) happen() {
 	now := s.clock.Now()
 	for node := range s.failed {
@@ -261,7 +262,7 @@ func (s *simulation) happen() {
 	}
 }
 
-// settle has the checks observe, decide and act until nothing changes.
+// settle reconciles the checks until nothing changes.
 func (s *simulation) settle(ctx context.Context) error {
 	s.readPolicies(ctx)
 	for range mostRounds {
@@ -276,7 +277,7 @@ func (s *simulation) settle(ctx context.Context) error {
 		}
 		if s.state.changes == before {
 			for _, t := range s.targets {
-				t.starting = nil // what has changed nothing has not started
+				t.starting = nil // the controllers changed nothing, so nothing has started
 			}
 			return nil
 		}
@@ -294,7 +295,7 @@ func (s *simulation) explain(ctx context.Context) ([]explain.Check, error) {
 	return append(checks, ofNodes...), err
 }
 
-// reconcile carries out what a check has decided, and notes when it is due again.
+// reconcile reconciles a check, and notes when it is due again.
 func (s *simulation) reconcile(ctx context.Context, check *explain.Check) {
 	delete(s.due, check.Reference)
 	if check.Mode != cliv1.ModeActing {
@@ -311,10 +312,10 @@ func (s *simulation) reconcile(ctx context.Context, check *explain.Check) {
 	}
 }
 
-// Limits are the names that --set knows.
+// Limits are the names of limits for --set.
 var Limits = []string{"maxUnhealthy", "minHealthy", "unhealthyInRange"}
 
-// CheckLimit says what is wrong with a value of --set, which is NAME=VALUE.
+// CheckLimit returns an error if a value of --set is not NAME=VALUE, or if its value is invalid.
 func CheckLimit(text string) error {
 	name, value, _ := strings.Cut(text, "=")
 	var err error
@@ -332,7 +333,7 @@ func CheckLimit(text string) error {
 	return nil
 }
 
-// setLimits gives the checks that the question is about the limits of --set. Each has to be one that a check can have.
+// setLimits sets the limits of --set on the checks that the answer is about. It returns an error if no check can have one of them.
 func (s *simulation) setLimits() error {
 	var checks []client.Object
 	ofMachines, ofNodes := clusterv1.GroupVersion.WithKind(machineCheckKind), nhcv1.GroupVersion.WithKind(nodeCheckKind)
@@ -356,7 +357,7 @@ func (s *simulation) setLimits() error {
 	return s.snapshot.Add(checks...)
 }
 
-// limit gives a check a limit, in place of the one that excludes it; false if a check of its kind has none of that name.
+// limit sets a limit of a check and clears the limit that excludes it. It returns false if the check's kind has no such limit.
 func limit(check client.Object, name, value string) bool {
 	amount := intstr.Parse(value)
 	switch check := check.(type) {

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Get reads an object, and its kind if nobody has asked for it yet. The answers are those that an API server gives: also of kinds that are
-// not installed, or that the user may not read. With client.UnsafeDisableDeepCopy what is read is shared: read only.
+// Get implements client.Reader. It returns the errors of an API server, also for a kind that is not installed or that the user may not
+// read. With client.UnsafeDisableDeepCopy callers must not change the object.
 func (s *Snapshot) Get(ctx context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
 	gvk, err := apiutil.GVKForObject(obj, Scheme)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Snapshot) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 	return nil
 }
 
-// stored is the object of a name, which is shared: read only. One that there may be where nothing was read is not called missing.
+// stored returns the stored object of a name, which callers must not change. It returns NotFound only if the namespace was read.
 func (s *Snapshot) stored(gvk schema.GroupVersionKind, key client.ObjectKey) (client.Object, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -60,7 +60,7 @@ func (s *Snapshot) stored(gvk schema.GroupVersionKind, key client.ObjectKey) (cl
 	return nil, apierrors.NewNotFound(schema.GroupResource{Group: k.Group, Resource: k.Plural}, key.Name)
 }
 
-// List implements client.Reader. The objects are in the order of their names, and always all of them.
+// List implements client.Reader. The objects are sorted by name. List ignores limits.
 func (s *Snapshot) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	gvk, err := apiutil.GVKForObject(list, Scheme)
 	if err != nil {
@@ -143,8 +143,8 @@ func isTree(obj runtime.Object) bool {
 	return tree
 }
 
-// as returns a stored object in a version and in the form of another object or list: as its type, as metadata or as a tree of values. It is
-// shared: read only. Versions are converted by the names of the fields, as an API server does for a kind without a webhook.
+// as returns a stored object in the version gvk and in the form of like: as its Go type, as metadata or unstructured. Callers must not
+// change it. It converts versions by the names of the fields, as an API server does for a kind without a conversion webhook.
 func as(stored client.Object, gvk schema.GroupVersionKind, like runtime.Object) (client.Object, error) {
 	switch {
 	case isMetadata(like):
@@ -157,7 +157,7 @@ func as(stored client.Object, gvk schema.GroupVersionKind, like runtime.Object) 
 	return convert(stored, gvk, isTree(like))
 }
 
-// convert returns an object in another version, as a tree of values or as its type, which is known then.
+// convert returns a copy of an object in another version, unstructured (tree) or as the Go type that Scheme has.
 func convert(obj client.Object, gvk schema.GroupVersionKind, tree bool) (client.Object, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj.DeepCopyObject())
 	if err != nil {

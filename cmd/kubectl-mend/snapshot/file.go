@@ -29,24 +29,23 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// header is the first item of a record, which is a List as `kubectl get -o yaml` writes it. It says what the objects do not. A List of
-// kubectl has none: it has all objects of the kinds in it, as of now.
+// header is the first item of a record, which is a List like that of `kubectl get -o yaml`. A List from kubectl itself has no header: then
+// the snapshot is of now, and has all objects of the kinds in it.
 type header struct {
 	metav1.TypeMeta `json:",inline"`
 
 	Taken   time.Time `json:"taken"`
 	Missing []Missing `json:"missing,omitempty"`
-	// Kinds are those of which anything was asked, by KIND.GROUP.
+	// Kinds are the kinds that were read, by KIND.GROUP.
 	Kinds map[string]*kind `json:"kinds,omitempty"`
 	// Workloads are the workload clusters, by NAMESPACE/NAME.
 	Workloads map[string]*workloadCluster `json:"workloadClusters,omitempty"`
 }
 
-// headerType is that of the header.
 var headerType = metav1.TypeMeta{APIVersion: mendv1.GroupVersion.String(), Kind: "Snapshot"}
 
-// Save writes the snapshot as a List in JSON. It holds only what the commands read: no Secret, no address or credentials of a BMC, no spec
-// of another's template, but names, labels and conditions.
+// Save writes the snapshot as a List in JSON. It writes only what the commands read, such as names, labels and conditions: no Secrets, no
+// addresses or credentials of BMCs, and no content of other projects' templates.
 func (s *Snapshot) Save(to io.Writer) error {
 	head := &header{
 		TypeMeta: headerType, Taken: s.Taken, Missing: s.Missing(), Kinds: map[string]*kind{}, Workloads: map[string]*workloadCluster{},
@@ -79,7 +78,7 @@ func (s *Snapshot) Save(to io.Writer) error {
 	return nil
 }
 
-// Load reads a snapshot that was saved, or a List that kubectl has written. Its clock stands still at the moment at which it was taken.
+// Load reads a saved snapshot, or a List that kubectl has written. The clock of the snapshot always shows the moment when it was taken.
 func Load(from io.Reader) (*Snapshot, error) {
 	head, objs, err := parse(from)
 	if err != nil {
@@ -105,7 +104,7 @@ func Load(from io.Reader) (*Snapshot, error) {
 	return s, err
 }
 
-// takeHeader makes the snapshot, which has its objects, what its header says.
+// takeHeader adds to the snapshot, which has its objects already, what its header says.
 func (s *Snapshot) takeHeader(head *header) error {
 	s.Taken, s.missing, s.Clock = head.Taken, head.Missing, clocktesting.NewFakePassiveClock(head.Taken)
 	for name, said := range head.Kinds {
@@ -168,12 +167,12 @@ var (
 	configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind()
 )
 
-// hidden reports whether objects of a kind hold what is in no snapshot.
+// hidden reports whether objects of a kind may hold credentials. A snapshot never has them.
 func hidden(gk schema.GroupKind) bool { return gk == secretKind || gk == configMapKind }
 
-// keptFields are what a record keeps of kinds beside their metadata. The rest is not read by any command, and may be anything: the address
-// of a BMC, the variables of a topology, the configuration of a control plane, user data, the containers of a pod. Of a kind that is
-// neither here nor known by its type its conditions are kept.
+// keptFields are the fields that a record keeps of an object besides its metadata. No command reads the others, and they may be secret:
+// the address of a BMC, the variables of a topology, user data, the containers of a pod. Of a kind that is neither here nor in Scheme the
+// record keeps only status.conditions.
 var keptFields = map[schema.GroupKind][]string{
 	clusterGVK.GroupKind(): {
 		"spec.paused", "spec.infrastructureRef", "spec.controlPlaneRef", "status.conditions", "status.initialization", "status.phase",
@@ -190,9 +189,9 @@ var keptFields = map[schema.GroupKind][]string{
 	machineDeploymentGVK.GroupKind(): {"spec.clusterName", "spec.replicas", "spec.paused", "status.conditions"},
 	metal3MachineGVK.GroupKind():     {"spec.hostSelector", "status.conditions"},
 	hostGVK.GroupKind(): {
-		"spec.online", "spec.consumerRef", "spec.disablePowerOff", "status.poweredOn", "status.operationalStatus", "status.operationHistory",
-		"status.errorType", "status.errorMessage", "status.provisioning.state", "status.lastUpdated", "status.conditions",
-		"status.hardware.systemVendor",
+		"spec.online", "spec.consumerRef", "spec.disablePowerOff", "status.poweredOn", "status.operationalStatus",
+		"status.operationHistory", "status.errorType", "status.errorMessage", "status.provisioning.state", "status.lastUpdated",
+		"status.conditions", "status.hardware.systemVendor",
 	},
 	namespaceGVK.GroupKind(): {}, definitionGVK.GroupKind(): {},
 	nodeGVK.GroupKind():   {"spec.providerID", "spec.taints", "status.conditions", "status.nodeInfo.bootID"},
@@ -204,8 +203,8 @@ var keptFields = map[schema.GroupKind][]string{
 	},
 }
 
-// slim is an object without what no command reads. It keeps a record small and free of secrets; nil is returned for an object that is not
-// kept at all. Of a template no more is kept than of what kind its requests are, and whether it can be used: what they would say is between
+// slim returns the part of an object that commands read, so that a record is small and has no secrets; nil for an event that no command
+// shows. Of a template it keeps only the kind of its requests, and whether it can be used, because the content of a request concerns only
 // the user and the remediator.
 func slim(obj client.Object) (map[string]any, error) {
 	if event, ok := obj.(*eventsv1.Event); ok && !history.Matters(event) {
@@ -227,9 +226,9 @@ func slim(obj client.Object) (map[string]any, error) {
 		if said, has, _ := unstructured.NestedFieldNoCopy(content, "spec", "template", "spec"); has {
 			usable := any(map[string]any{})
 			if _, isMap := said.(map[string]any); !isMap {
-				usable = "" // what cannot be used stays so
+				usable = "" // no map, like the original: the template cannot be used
 			}
-			_ = unstructured.SetNestedField(content, usable, "spec", "template", "spec") // only maps are above it
+			_ = unstructured.SetNestedField(content, usable, "spec", "template", "spec") // cannot fail: the path was found above
 		}
 		fields = []string{"spec.template.apiVersion", "spec.template.kind", "spec.template.spec"}
 	case gvk.Group == nodehealthcheck.ConfigGroup || gvk == nodehealthcheck.MachineHealthChecks:
@@ -242,26 +241,26 @@ func slim(obj client.Object) (map[string]any, error) {
 	return onlyFields(content, fields), nil
 }
 
-// onlyFields keeps of an object no more than its metadata and some fields, those that it has.
+// onlyFields returns an object with its metadata and those of the fields that it has.
 func onlyFields(content map[string]any, fields []string) map[string]any {
 	kept := map[string]any{"apiVersion": content["apiVersion"], "kind": content["kind"], "metadata": content["metadata"]}
 	for _, field := range fields {
 		path := strings.Split(field, ".")
 		if value, has, _ := unstructured.NestedFieldNoCopy(content, path...); has {
-			_ = unstructured.SetNestedField(kept, value, path...) // only maps are above it
+			_ = unstructured.SetNestedField(kept, value, path...) // cannot fail: all parents are maps
 		}
 	}
 	return kept
 }
 
-// annotationsOf are the beginnings of the annotations that are looked at. What others keep in theirs may be anything.
+// annotationsOf are the prefixes of the annotations that commands read. A record has no others, because they may be secret.
 var annotationsOf = []string{
 	clusterv1.GroupVersion.Group + "/", "clusterctl." + clusterv1.GroupVersion.Group + "/", controlplanev1.RemediationForAnnotation,
 	"kubemend.io/", "remediation.medik8s.io/", "nodehealthcheck.medik8s.io/", "machineconfiguration.openshift.io/", "machine.openshift.io/",
 	clusterv1.RevisionAnnotation, clusterv1.PreDrainDeleteHookAnnotationPrefix, clusterv1.PreTerminateDeleteHookAnnotationPrefix,
-	"argocd.argoproj.io/tracking-id", "meta.helm.sh/release-",
-	"metal3.io/", "reboot.metal3.io", "baremetalhost.metal3.io/paused", "baremetalhost.metal3.io/detached", "capm3.metal3.io/", "capi.metal3.io/",
+	"argocd.argoproj.io/tracking-id", "meta.helm.sh/release-", "capm3.metal3.io/", "capi.metal3.io/",
+	"metal3.io/", "reboot.metal3.io", "baremetalhost.metal3.io/paused", "baremetalhost.metal3.io/detached",
 }
 
-// conversionData holds a whole object in another version of its kind.
+// conversionData is an annotation that holds the whole object in another version.
 const conversionData = "cluster.x-k8s.io/conversion-data"

@@ -59,7 +59,7 @@ var (
 	clusterRoleBindingGVK = rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding")
 )
 
-// question is which objects of a kind are listed: in a namespace or, if that is empty, in all; those of a name, or with labels.
+// question selects objects of a kind: in a namespace or, if that is empty, in all; with a name or labels, if these are not empty.
 type question struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
@@ -70,32 +70,32 @@ func (q question) compare(other question) int {
 	return cmp.Or(cmp.Compare(q.Namespace, other.Namespace), cmp.Compare(q.Name, other.Name), cmp.Compare(q.Labels, other.Labels))
 }
 
-// answer is why what was asked for was not read, as an API server says it; nil if it was.
+// answer is the result of listing a question. Why is the error of the API server; nil if the list succeeded.
 type answer struct {
 	question `json:",inline"`
 
 	Why *metav1.Status `json:"why,omitempty"`
 }
 
-// kind is a kind that is installed, and what is known of its objects.
+// kind is a kind and the objects that were read of it.
 type kind struct {
 	schema.GroupKind `json:"-"`
 	Plural           string `json:"plural"`
 	Namespaced       bool   `json:"namespaced,omitempty"`
-	// Versions are those that are served, the preferred one first; none of a kind that is only indexed.
+	// Versions are the served versions, the preferred one first. A kind that is not installed, and only indexed, has none.
 	Versions []string `json:"versions"`
-	// Answers are those to all that was asked, in the order of their questions.
+	// Answers are the results of all lists, sorted by question.
 	Answers []answer `json:"answers,omitempty"`
 
-	// live says that the API server of the source lists it.
+	// live is true if the API server can list the kind.
 	live bool
-	// objects are shared by all who read them: one is replaced and never changed.
+	// objects are shared by all readers. To change one, replace it.
 	objects map[client.ObjectKey]client.Object
-	// indexes have the values by which objects can be selected.
+	// indexes return the values of a field selector, by field.
 	indexes map[string]client.IndexerFunc
 }
 
-// kindFor returns the kind, which is installed with it if it was not. The lock is held.
+// kindFor returns the kind, and installs the kind and the version if needed. The caller holds the lock.
 func (s *Snapshot) kindFor(gvk schema.GroupVersionKind, plural string, namespaced bool) *kind {
 	k := s.indexed(gvk.GroupKind())
 	if len(k.Versions) == 0 {
@@ -107,7 +107,7 @@ func (s *Snapshot) kindFor(gvk schema.GroupVersionKind, plural string, namespace
 	return k
 }
 
-// indexed returns the kind, which need not be installed. The lock is held.
+// indexed returns the kind, and adds it without a version, which means not installed, if needed. The caller holds the lock.
 func (s *Snapshot) indexed(gk schema.GroupKind) *kind {
 	if s.kinds[gk] == nil {
 		s.kinds[gk] = &kind{
@@ -120,7 +120,7 @@ func (s *Snapshot) indexed(gk schema.GroupKind) *kind {
 	return s.kinds[gk]
 }
 
-// find returns the kind of a version; the error is that of a kind which is not installed. The lock is held.
+// find returns the kind, or a NoKindMatchError if the kind or the version is not installed. The caller holds the lock.
 func (s *Snapshot) find(gvk schema.GroupVersionKind) (*kind, error) {
 	k := s.kinds[gvk.GroupKind()]
 	if k == nil || !slices.Contains(k.Versions, gvk.Version) {
@@ -129,16 +129,16 @@ func (s *Snapshot) find(gvk schema.GroupVersionKind) (*kind, error) {
 	return k, nil
 }
 
-// unreadError is an error that is explain.ErrUnread as well.
+// unreadError makes an error explain.ErrUnread for errors.Is.
 type unreadError struct{ error }
 
-// Is implements what errors.Is asks for.
+// Is is called by errors.Is.
 func (unreadError) Is(target error) bool { return target == explain.ErrUnread }
 
-// Unwrap implements what errors.Is and errors.As ask for.
+// Unwrap returns the wrapped error.
 func (e unreadError) Unwrap() error { return e.error }
 
-// remember keeps the answer to a question. The lock is held.
+// remember stores the answer to a question. The caller holds the lock.
 func (k *kind) remember(q question, err error) {
 	found := answer{question: q}
 	if said := apierrors.APIStatus(nil); errors.As(err, &said) {
@@ -150,8 +150,7 @@ func (k *kind) remember(q question, err error) {
 	slices.SortFunc(k.Answers, func(a, b answer) int { return a.compare(b.question) })
 }
 
-// covered is whether anything was asked of a namespace, by itself or with all others, and why it was not read. What of it was read once,
-// stays read.
+// covered reports whether anything was listed in a namespace or, if not, in all namespaces. It returns an error if every such list failed.
 func (k *kind) covered(namespace string) (asked bool, why error) {
 	for _, about := range []string{namespace, metav1.NamespaceAll} {
 		for i := range k.Answers {
@@ -170,7 +169,8 @@ func (k *kind) covered(namespace string) (asked bool, why error) {
 	return asked, why
 }
 
-// unread is why a namespace of the kind was not read, or, if that is empty, why nothing was; nil if it was. It is explain.ErrUnread.
+// unread returns why the kind was not read in a namespace or, if namespace is empty, why it was read in none; nil if it was read. The error
+// is explain.ErrUnread.
 func (k *kind) unread(namespace string) error {
 	if asked, why := k.covered(namespace); asked || len(k.Answers) == 0 {
 		return why
@@ -191,20 +191,21 @@ func (k *kind) unread(namespace string) error {
 	return why
 }
 
-// custom reports whether the kinds of a group come from CustomResourceDefinitions. Such a group has a dot in its name, and needs the
-// approval of Kubernetes to end with k8s.io.
+// custom reports whether a group is of CustomResourceDefinitions: its name has a dot, and does not end with .k8s.io, which Kubernetes keeps
+// for groups that its API reviewers approve.
 func custom(group string) bool {
 	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io")
 }
 
-// templated reports whether objects of a kind, of a CustomResourceDefinition, are made from templates.
+// templated reports whether a kind of a CustomResourceDefinition has a template kind, named like it with the suffix Template.
 func (s *Snapshot) templated(k *kind) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return custom(k.Group) && s.kinds[schema.GroupKind{Group: k.Group, Kind: k.Kind + remediationrequest.TemplateSuffix}] != nil
 }
 
-// IndexField makes objects of a kind be found by client.MatchingFields. What is known by its metadata alone has no values.
+// IndexField lets client.MatchingFields select objects of a kind by a field. An object that cannot be converted to the type of obj has no
+// values.
 func (s *Snapshot) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
 	gvk, err := apiutil.GVKForObject(obj, Scheme)
 	if err != nil {
@@ -230,7 +231,7 @@ func (s *Snapshot) installed() []*kind {
 	return kinds
 }
 
-// RESTMapper knows the kinds that are installed by now.
+// RESTMapper returns a mapper of the kinds that are installed now.
 func (s *Snapshot) RESTMapper() meta.RESTMapper {
 	kinds := s.installed()
 	var preferred []schema.GroupVersion
@@ -253,21 +254,21 @@ func (s *Snapshot) RESTMapper() meta.RESTMapper {
 	return mapper
 }
 
-// Installed reports whether there is a kind whose CustomResourceDefinition is of that name, also where those may not be read themselves.
+// Installed reports whether a CustomResourceDefinition is installed, by the served kinds: the user need not have the right to read it.
 func (s *Snapshot) Installed(_ context.Context, crd string) (bool, error) {
 	return slices.ContainsFunc(s.installed(), func(k *kind) bool { return k.Plural+"."+k.Group == crd }), nil
 }
 
-// Kinds are the kinds of templates and requests of a snapshot, with what the controllers ask of remediationrequest.Kinds. All of them are
-// read when they are asked for, or cannot be, so none is watched, polled or discovered later.
+// Kinds gives the controllers the kinds of templates and requests of a snapshot, in place of remediationrequest.Kinds. It reads a kind when
+// a controller asks for it, and watches and polls nothing.
 type Kinds[T client.Object] struct {
 	*Snapshot
 
-	// In is the namespace in which they are read, for MachineHealthChecks; all, for NodeHealthChecks, if it is empty.
+	// In is the namespace to read, for MachineHealthChecks. It is empty for NodeHealthChecks, which need all namespaces.
 	In string
 }
 
-// Namespace is the one that is read; empty for all.
+// Namespace returns the namespace of the scope; empty for all.
 func (s *Snapshot) Namespace() string {
 	if s.source == nil {
 		return ""
@@ -275,18 +276,18 @@ func (s *Snapshot) Namespace() string {
 	return s.source.Namespace
 }
 
-// Source tells nothing.
+// Source returns nil.
 func (k *Kinds[T]) Source(handler.TypedEventHandler[T, reconcile.Request]) ctrlsource.Source {
 	return nil
 }
 
-// Unread returns nothing.
+// Unread returns nil.
 func (k *Kinds[T]) Unread() []schema.GroupVersionKind { return nil }
 
-// Polled is false of all.
+// Polled returns false.
 func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
 
-// Ready reports that a kind can be read. The error satisfies remediationrequest.Missing if the kind is not installed, and
+// Ready returns true if the kind was read. The error satisfies remediationrequest.Missing if the kind is not installed, and
 // apierrors.IsForbidden if the user may not list it.
 func (k *Kinds[T]) Ready(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
 	if err := k.load(ctx, gvk, question{Namespace: k.In}); err != nil {
@@ -304,12 +305,12 @@ func (k *Kinds[T]) Ready(ctx context.Context, gvk schema.GroupVersionKind) (bool
 	return true, nil
 }
 
-// Readable is Ready: nothing is watched.
+// Readable is the same as Ready, because no kind is watched.
 func (k *Kinds[T]) Readable(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
 	return k.Ready(ctx, gvk)
 }
 
-// InUse returns the kinds of requests that were read, or have nothing to read, each in its preferred version, in a stable order.
+// InUse returns the kinds of requests that were read, or that no API server has to be asked for, each in its preferred version, sorted.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
 	for _, installed := range k.installed() {

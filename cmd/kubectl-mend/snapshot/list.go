@@ -26,16 +26,16 @@ import (
 )
 
 var (
-	// selectedKinds are those of which only the objects are read that are asked for by name or by labels: there are many others.
+	// selectedKinds have many objects, so load lists only those with the name or labels that a caller asks for.
 	selectedKinds = []schema.GroupKind{
 		leaseGVK.GroupKind(), namespaceGVK.GroupKind(), definitionGVK.GroupKind(), roleBindingGVK.GroupKind(), clusterRoleBindingGVK.GroupKind(),
 	}
-	// machineKinds are those of which there are as many objects as Machines.
+	// machineKinds have about as many objects as there are Machines.
 	machineKinds = []schema.GroupKind{machineGVK.GroupKind(), metal3MachineGVK.GroupKind(), hostGVK.GroupKind()}
 )
 
-// load reads what is asked for, unless that was read before. A record has nothing more to read. The error says that the context ended: what
-// was not read then is unread.
+// load lists the objects of a question, unless they were listed before. A record has nothing more to list. load returns an error only if
+// the context ended; the snapshot remembers all other errors.
 func (s *Snapshot) load(ctx context.Context, gvk schema.GroupVersionKind, q question) error {
 	if s.source == nil {
 		return nil
@@ -54,7 +54,7 @@ func (r *source) load(ctx context.Context, gvk schema.GroupVersionKind, q questi
 	case q.Namespace == "" && slices.Contains(scoped, gvk):
 		q.Namespace = r.Namespace
 	}
-	if r.Namespace == "" && q.Namespace != "" && custom(gvk.Group) { // one list of all is faster than one for each namespace
+	if r.Namespace == "" && q.Namespace != "" && custom(gvk.Group) { // one list of all namespaces is faster than a list for each
 		everywhere := q
 		everywhere.Namespace = ""
 		if err := r.load(ctx, gvk, everywhere); err != nil {
@@ -72,7 +72,7 @@ func (r *source) load(ctx context.Context, gvk schema.GroupVersionKind, q questi
 	return nil
 }
 
-// served is a kind that the API server lists; nil if it does not.
+// served returns a kind that the API server can list, or nil.
 func (s *Snapshot) served(gk schema.GroupKind) *kind {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -82,8 +82,8 @@ func (s *Snapshot) served(gk schema.GroupKind) *kind {
 	return nil
 }
 
-// widened is what is listed to answer a question: all objects of its kind in a namespace, but by name or labels where there are many
-// others. It is false where no more is read than was.
+// widened returns what to list for a question: all objects of the kind in the namespace or, for kinds with many objects, only those of the
+// name or labels. It returns false if nothing more is read of the kind.
 func (r *source) widened(k *kind, q question) (question, bool) {
 	selected := q.Name != "" || q.Labels != ""
 	switch gk := k.GroupKind; {
@@ -98,7 +98,7 @@ func (r *source) widened(k *kind, q question) (question, bool) {
 	return question{Namespace: q.Namespace, Labels: r.selection(k.GroupKind).String()}, true
 }
 
-// selection are the labels by which a kind is listed.
+// selection returns the labels by which a kind is listed.
 func (r *source) selection(gk schema.GroupKind) labels.Set {
 	switch {
 	case gk == machineGVK.GroupKind():
@@ -112,7 +112,8 @@ func (r *source) selection(gk schema.GroupKind) labels.Set {
 	return nil
 }
 
-// labelled selects what belongs to the cluster in scope; everything if that are all. A NodeHealthCheck judges by the Machines of any.
+// labelled returns the label of the cluster in scope. It returns nil if all clusters are in scope, or if there is a NodeHealthCheck, which
+// depends on the Machines of all clusters.
 func (r *source) labelled() labels.Set {
 	if r.Cluster == "" || len(r.snapshot.Objects(nodeCheckGVK, "")) > 0 {
 		return nil
@@ -120,7 +121,8 @@ func (r *source) labelled() labels.Set {
 	return labels.Set{clusterv1.ClusterNameLabel: r.Cluster}
 }
 
-// answered reports whether what q asks for was read, by itself or with more. What may not be read everywhere may be read in a namespace.
+// answered reports whether q was listed, or a wider question without an error. A failed list of all namespaces does not answer q, because
+// the user may have the right to list one namespace.
 func (s *Snapshot) answered(k *kind, q question) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -136,7 +138,7 @@ func (s *Snapshot) remember(k *kind, q question, err error) {
 	k.remember(q, err)
 }
 
-// ask lists what a question asks for, and remembers why it could not. What was not read when the context ended is asked again.
+// ask lists the objects of a question, and remembers success or the error, unless the context ended.
 func (r *source) ask(ctx context.Context, gvk schema.GroupVersionKind, k *kind, q question) error {
 	err := r.list(ctx, gvk, k, q)
 	if ctx.Err() != nil {
@@ -151,12 +153,12 @@ func (r *source) ask(ctx context.Context, gvk schema.GroupVersionKind, k *kind, 
 	return err
 }
 
-// fromMemory reads what the API server has in memory: it is as new as a controller's cache, and costs it less than a read of its database.
+// fromMemory makes a list read the API server's watch cache (resourceVersion 0), which is as new as a controller's and cheaper than etcd.
 func fromMemory() client.ListOption {
-	return &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}} // the client writes its selectors into it
+	return &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}} // new each time: the client writes selectors into Raw
 }
 
-// list reads what a question asks for into the snapshot. An object that is there already may have been changed there, and stays.
+// list lists the objects of a question into the snapshot. It does not replace objects there, because a caller may have changed them.
 func (r *source) list(ctx context.Context, gvk schema.GroupVersionKind, k *kind, q question) error {
 	if !slices.Contains(k.Versions, gvk.Version) {
 		return fmt.Errorf("they are served in %s, and version %s is needed", strings.Join(k.Versions, ", "), gvk.Version)
@@ -192,8 +194,8 @@ func (r *source) list(ctx context.Context, gvk schema.GroupVersionKind, k *kind,
 	})
 }
 
-// inCluster reports whether a Cluster or a MachineHealthCheck is in the scope of a cluster; it is if the name is empty. Neither has a label
-// by which it could be selected.
+// inCluster reports whether an object belongs to the cluster in scope; all do if cluster is empty. It filters only Clusters and
+// MachineHealthChecks, which have no label to select them by.
 func inCluster(obj client.Object, cluster string) bool {
 	switch obj := obj.(type) {
 	case *clusterv1.Cluster:
@@ -204,21 +206,21 @@ func inCluster(obj client.Object, cluster string) bool {
 	return true
 }
 
-// NodesOf is what Missing names before the name of a workload cluster whose nodes were not read.
+// NodesOf is the prefix of Missing.What if the nodes of a workload cluster could not be read.
 const NodesOf = "Nodes of cluster "
 
-// Missing is something that a snapshot does not have, because it could not be read.
+// Missing names objects that could not be read.
 type Missing struct {
-	// What was to be read, such as "BareMetalHosts in all namespaces".
+	// What could not be read, such as "BareMetalHosts in all namespaces".
 	What string `json:"what"`
-	// Why it was not.
+	// Why it could not be read.
 	Why string `json:"why"`
 }
 
-// String is the whole sentence.
+// String returns what could not be read, and why.
 func (m Missing) String() string { return m.What + ": " + m.Why }
 
-// Missing is what could not be read, sorted.
+// Missing returns what could not be read, sorted.
 func (s *Snapshot) Missing() []Missing {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -235,10 +237,9 @@ func (s *Snapshot) Lacks(what, why string) {
 	}
 }
 
-// errNoNodeCheck is why the nodes of the management cluster were not read.
 var errNoNodeCheck = errors.New("the nodes of the management cluster were not read, since there is no NodeHealthCheck")
 
-// what names what a question reads.
+// what names the objects that a question asks for, for Missing.
 func (q question) what(k *kind) string {
 	called := plural(k.Kind)
 	switch {
@@ -266,10 +267,10 @@ func plural(kind string) string {
 	return kind + "s"
 }
 
-// Silent reports whether it was read in vain since an API server does not answer, which may pass.
+// Silent reports whether a read failed because an API server does not answer. A later read may succeed.
 func Silent(err error) bool { return explain.Silent(why(err)) }
 
-// why says why something could not be read, in the same words each time.
+// why returns the text of a read error for users. It is the same each time, so that Missing has it once.
 func why(err error) string {
 	timeout := net.Error(nil)
 	switch {
@@ -283,7 +284,7 @@ func why(err error) string {
 		return "not logged in: " + err.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout(), apierrors.IsTimeout(err):
 		return explain.NoAnswer
-	case errors.As(err, new(*url.Error)), apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err): // such as a load balancer's
+	case errors.As(err, new(*url.Error)), apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err): // as from load balancers
 		return explain.NoConnection + err.Error()
 	default:
 		return err.Error()

@@ -28,7 +28,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// aLargeCluster has workers and a member of the control plane on nodes of their own, and a check that counts them.
+// aLargeCluster has workers, a control-plane machine, their nodes, and a check whose status counts them.
 func aLargeCluster(t testing.TB, edits ...func(*Snapshot)) *Snapshot {
 	t.Helper()
 	over, _ := newSnapshot(t)
@@ -86,13 +86,13 @@ func changed(t *testing.T, change func(*clusterv1.MachineHealthCheck)) func(*Sna
 	}
 }
 
-// unmanaged is a cluster in which no manager runs, and checkedNodes one in which there is a check of nodes.
+// unmanaged removes the lease of the manager.
 func unmanaged(w *Snapshot) {
 	w.Remove(leaseGVK, client.ObjectKey{Namespace: "kubemend-system", Name: managerlease.LeaseName})
 }
 
 func checkedNodes(w *Snapshot) {
-	_ = w.Add(&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}) // of a kind that is known
+	_ = w.Add(&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}) // fails only for an unknown type
 }
 
 func TestOfOneMachineTheOthersAreNotRead(t *testing.T) {
@@ -140,7 +140,7 @@ func TestOfOneMachineTheOthersAreNotRead(t *testing.T) {
 	}
 }
 
-// A host is read by its name: there may be thousands of others. Another Metal3Machine that names it is seen.
+// Only the host of the machine is read, because there may be thousands of others. A second Metal3Machine that names the host is found.
 func TestOfOneMachineItsHostIsReadAlone(t *testing.T) {
 	other := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}}
 	twin := bare(metal3MachineGVK)
@@ -167,7 +167,7 @@ func TestOfOneMachineItsHostIsReadAlone(t *testing.T) {
 	}
 }
 
-// runs has a manager that says this.
+// runs adds a running manager, whose announcement is edited by says.
 func runs(t testing.TB, w *Snapshot, says ...func(*managerlease.Announcement)) {
 	t.Helper()
 	said := managerlease.Announcement{Version: "v1", Unclaimed: "observe", Started: metav1.NewTime(noon.Add(-time.Hour))}
@@ -184,7 +184,7 @@ func runs(t testing.TB, w *Snapshot, says ...func(*managerlease.Announcement)) {
 	put(t, w, lease)
 }
 
-// calm makes the check say that all machines are healthy, as a running manager does.
+// calm adds a running manager, and a status of the check by which all machines are healthy.
 func calm(t *testing.T, says ...func(*managerlease.Announcement)) func(*Snapshot) {
 	return func(w *Snapshot) {
 		changed(t, func(c *clusterv1.MachineHealthCheck) {
@@ -199,7 +199,7 @@ func calm(t *testing.T, says ...func(*managerlease.Announcement)) func(*Snapshot
 	}
 }
 
-// coreSays has Cluster API say so of the cluster.
+// coreSays adds a condition to the Cluster.
 func coreSays(t *testing.T, kind string, status metav1.ConditionStatus) func(*Snapshot) {
 	return func(w *Snapshot) {
 		cluster := One[clusterv1.Cluster](w, key("c1")).DeepCopy()
@@ -233,7 +233,7 @@ func TestOfClustersWhereAllIsWellNothingIsReadAndWhereAManagerWritesNoNodes(t *t
 		})}, theMachines},
 		"the check is not claimed": {false, []func(*Snapshot){changed(t, func(c *clusterv1.MachineHealthCheck) {
 			c.Annotations = nil
-			c.Status.Conditions = c.Status.Conditions[:1] // it is Cluster API that writes it
+			c.Status.Conditions = c.Status.Conditions[:1] // as Cluster API writes the status, without kubemend's conditions
 		})}, theNodes},
 		"no manager runs": {false, []func(*Snapshot){unmanaged}, theNodes},
 		"the check is not claimed any more, and its status is of then": {false, []func(*Snapshot){
@@ -290,7 +290,7 @@ func TestOfClustersWhereAllIsWellNothingIsReadAndWhereAManagerWritesNoNodes(t *t
 	}
 }
 
-// A cluster of the name of another one, in which something is wrong, is not read for it.
+// If the cluster ns2/c1 needs to be read, the cluster ns/c1 of the same name must not be read as well.
 func TestMachinesAreNotReadWithoutTheirNodes(t *testing.T) {
 	from := aLargeCluster(t, calm(t), func(w *Snapshot) {
 		cluster, check := aCluster("c1"), &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns2", Name: "c1"}}
@@ -304,7 +304,7 @@ func TestMachinesAreNotReadWithoutTheirNodes(t *testing.T) {
 	}
 }
 
-// Whoever follows what replaces a machine lists those of its owner.
+// To find the replacement of a machine, a page lists the machines of its owner.
 func TestOfAMachineThatGoesWhatReplacesItIsRead(t *testing.T) {
 	labelled := func(m *clusterv1.Machine) { m.Labels[clusterv1.MachineDeploymentNameLabel] = "md" }
 	owners := func(w *Snapshot) {
@@ -327,7 +327,7 @@ func TestOfAMachineThatGoesWhatReplacesItIsRead(t *testing.T) {
 	}
 }
 
-// recordOf is a record of a machine of a cluster, made so many seconds after noon.
+// recordOf returns the record of a machine of a cluster, created seconds after noon.
 func recordOf(machine, cluster string, seconds int) *mendv1.RemediationRecord {
 	at := metav1.NewTime(time.Date(2026, 1, 1, 12, 0, seconds, 0, time.UTC))
 	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{
@@ -363,13 +363,13 @@ func TestRecordsAreReadWhereTheyAre(t *testing.T) {
 	}
 }
 
-// recorded are the machines of the records that are read of w within a scope, in order.
+// recorded returns the sorted names of the machines whose records are read of w within a scope.
 func recorded(t *testing.T, w *Snapshot, scope Scope) string {
 	t.Helper()
 	read, err := sourceOf(w, clock.RealClock{}, scope).read(t.Context())
 	must.Do(t, err)
 	list := &mendv1.RemediationRecordList{}
-	for _, namespace := range []string{scope.Namespace, "templates"} { // where the requests of the check are
+	for _, namespace := range []string{scope.Namespace, "templates"} { // templates: the namespace of the NodeHealthCheck's requests
 		must.Do(t, read.List(t.Context(), list, client.InNamespace(namespace)))
 	}
 	var names []string

@@ -16,12 +16,12 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// firstLook is how long a manager that was started may take to connect to all clusters and to judge all checks. Until then a status stands
-// as it was.
-const firstLook = 2 * time.Minute
+// startup is how long a manager may take after its start to connect to all clusters and to judge all checks. Until then the status of a
+// check may be from before.
+const startup = 2 * time.Minute
 
-// aroundMachine reads one machine, and the others of its cluster unless the manager has written how it is. All are read for a node as well.
-// It returns of which clusters the nodes are: of those with a machine that was read, or that has the node.
+// aroundMachine reads the explained machine. It reads all machines in scope if the manager has not written the verdict on that machine, or
+// if a node is explained. It returns a function that reports whether the nodes of a cluster have to be read.
 func (r *source) aroundMachine(ctx context.Context, written func(*clusterv1.MachineHealthCheck) bool) func(client.ObjectKey) bool {
 	key := client.ObjectKey{Namespace: r.Namespace, Name: r.Machine}
 	if r.one = r.Machine != "" && !r.AllMachines && !r.Judge; r.one {
@@ -47,9 +47,9 @@ func (r *source) aroundMachine(ctx context.Context, written func(*clusterv1.Mach
 	return func(cluster client.ObjectKey) bool { return clusters[cluster] || r.Node == "" && r.reads(cluster) }
 }
 
-// written tells of which checks a manager has written how their machines are.
+// written returns a function that reports whether a running manager has written the status of a check.
 func (r *source) written(ctx context.Context) func(*clusterv1.MachineHealthCheck) bool {
-	managers, _ := managerlease.Of(ctx, r.snapshot, r.snapshot.Taken) // one that cannot be read keeps nothing up to date
+	managers, _ := managerlease.Of(ctx, r.snapshot, r.snapshot.Taken) // a manager that the user may not see does not count
 	writes := r.snapshot.WrittenBy(managers)
 	return func(check *clusterv1.MachineHealthCheck) bool {
 		cluster := One[clusterv1.Cluster](r.snapshot, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
@@ -57,7 +57,7 @@ func (r *source) written(ctx context.Context) func(*clusterv1.MachineHealthCheck
 	}
 }
 
-// ChecksOf are the MachineHealthChecks of a cluster. They are shared: read only.
+// ChecksOf returns the MachineHealthChecks of a cluster. Callers must not change them.
 func (s *Snapshot) ChecksOf(cluster client.ObjectKey) []*clusterv1.MachineHealthCheck {
 	checks := All[clusterv1.MachineHealthCheck](s, cluster.Namespace)
 	return slices.DeleteFunc(checks, func(check *clusterv1.MachineHealthCheck) bool { return check.Spec.ClusterName != cluster.Name })
@@ -67,8 +67,8 @@ func clusterOf(machine *clusterv1.Machine) client.ObjectKey {
 	return client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}
 }
 
-// restless leaves out the machines of clusters of which nothing is to be said but that all are healthy. In a fleet these are nearly all,
-// and their machines nearly all of what there is to read.
+// restless reads only the machines of clusters where something is to be reported. In most clusters of a fleet all machines are healthy, and
+// their machines are most of what there is to read.
 func (r *source) restless(ctx context.Context, written func(*clusterv1.MachineHealthCheck) bool) {
 	unselected, unreported, err := r.metadataOfMachines(ctx)
 	if err != nil {
@@ -78,11 +78,11 @@ func (r *source) restless(ctx context.Context, written func(*clusterv1.MachineHe
 	var machines []question
 	for _, cluster := range All[clusterv1.Cluster](r.snapshot, "") {
 		key := client.ObjectKeyFromObject(cluster)
-		said := func(check *clusterv1.MachineHealthCheck) bool {
+		restless := func(check *clusterv1.MachineHealthCheck) bool {
 			return !written(check) || !machinehealthcheck.Calm(check, cluster)
 		}
 		if remediated[key] || remediated[client.ObjectKey{Namespace: key.Namespace}] || unreported[key] || !machinesReady(cluster) ||
-			slices.ContainsFunc(r.snapshot.ChecksOf(key), said) {
+			slices.ContainsFunc(r.snapshot.ChecksOf(key), restless) {
 			selected := labels.Set{clusterv1.ClusterNameLabel: key.Name}.String()
 			machines = append(machines, question{Namespace: key.Namespace, Labels: selected})
 			continue
@@ -95,15 +95,15 @@ func (r *source) restless(ctx context.Context, written func(*clusterv1.MachineHe
 		return
 	}
 	kind := r.snapshot.served(machineGVK.GroupKind())
-	inParallel(machines, func(q question) { _ = r.ask(ctx, machineGVK, kind, q) }) // the snapshot remembers why one was not read
+	inParallel(machines, func(q question) { _ = r.ask(ctx, machineGVK, kind, q) }) // the snapshot remembers the errors
 	if r.Namespace == "" {
 		r.snapshot.remember(kind, question{}, nil)
 	}
 }
 
-// metadataOfMachines counts the machines that no MachineHealthCheck selects, and tells of which Clusters Cluster API does not say soon that
-// a machine is not Ready: it does when the owner of the machine changes, which a machine without an owner, or of a MachineSet alone, has
-// not.
+// metadataOfMachines counts, for each Cluster, the machines that no MachineHealthCheck selects. unreported has the Clusters whose
+// conditions may show late that a machine is not Ready: Cluster API updates them when the MachineDeployment or control plane of a machine
+// changes, and some of their machines have neither.
 func (r *source) metadataOfMachines(
 	ctx context.Context,
 ) (unselected map[client.ObjectKey]int, unreported map[client.ObjectKey]bool, err error) {
@@ -139,7 +139,7 @@ func (r *source) metadataOfMachines(
 	return unselected, unreported, nil
 }
 
-// machinesReady reports whether Cluster API says of no machine of a Cluster that it is not Ready: also of those that no check selects.
+// machinesReady reports whether no condition of a Cluster says that a machine is not Ready. It covers machines that no check selects.
 func machinesReady(cluster *clusterv1.Cluster) bool {
 	for _, kind := range []string{clusterv1.ClusterControlPlaneMachinesReadyCondition, clusterv1.ClusterWorkerMachinesReadyCondition} {
 		if cond := meta.FindStatusCondition(cluster.Status.Conditions, kind); cond != nil && cond.Status != metav1.ConditionTrue {
@@ -149,13 +149,13 @@ func machinesReady(cluster *clusterv1.Cluster) bool {
 	return true
 }
 
-// WrittenBy tells whether one of managers acts on a check and has written how its machines are. It does not act if the check is unclaimed,
-// unless its mode for these is act, and not before it has connected to all clusters: then Cluster API core wrote the status, or a manager
-// long before.
+// WrittenBy returns a function that reports whether one of the managers acts on a check and has written its status. If the check is not
+// claimed and the manager does not act on unclaimed checks, Cluster API core may have written the status. Within `startup` of the
+// manager's start an earlier manager may have written it.
 func (s *Snapshot) WrittenBy(managers []managerlease.Manager) func(*clusterv1.MachineHealthCheck, *clusterv1.Cluster) bool {
 	managers = slices.DeleteFunc(slices.Clone(managers), func(manager managerlease.Manager) bool {
 		said := manager.Announcement
-		return said == nil || said.Teardown || s.Taken.Sub(said.Started.Time) < firstLook || manager.Unserved(crdgate.MachineCheckCRD) != nil
+		return said == nil || said.Teardown || s.Taken.Sub(said.Started.Time) < startup || manager.Unserved(crdgate.MachineCheckCRD) != nil
 	})
 	return func(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
 		return machinehealthcheck.Reported(check, cluster) && slices.ContainsFunc(managers, func(manager managerlease.Manager) bool {
@@ -165,8 +165,8 @@ func (s *Snapshot) WrittenBy(managers []managerlease.Manager) func(*clusterv1.Ma
 	}
 }
 
-// remediated are the clusters with a remediation: that of a machine which is healthy again has an end of its own, and may wait for a
-// person. One that does not say of which cluster it is may be of any in its namespace, whose name is empty.
+// remediated returns the clusters with a remediation request. The machine may be healthy again while the request still waits for a user. A
+// request without the label of a cluster is entered with an empty name: it may belong to any cluster of its namespace.
 func (r *source) remediated() map[client.ObjectKey]bool {
 	clusters := map[client.ObjectKey]bool{}
 	for _, gvk := range r.requestKinds() {

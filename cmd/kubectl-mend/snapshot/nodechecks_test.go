@@ -26,7 +26,7 @@ import (
 
 var itself = client.ObjectKey{Namespace: "mgmt", Name: "itself"}
 
-// thatManagesItself is the management cluster with its own Cluster in the namespace mgmt, where there is another one as well.
+// thatManagesItself returns a management cluster whose own Cluster is in namespace mgmt, with another Cluster.
 func thatManagesItself(t testing.TB) *Snapshot {
 	t.Helper()
 	w := aManagementCluster(t, map[string]*Snapshot{"c1": workloadOf(t)})
@@ -86,7 +86,7 @@ func TestWhatNodeHealthChecksLookAtIsReadWhereverItIs(t *testing.T) {
 					t.Errorf("the nodes of cluster %s were read", cluster)
 				}
 			}
-			if missing := w.Missing(); len(missing) > 1 { // the other one has no kubeconfig
+			if missing := w.Missing(); len(missing) > 1 { // the other Cluster has no kubeconfig
 				t.Errorf("missing are %v", missing)
 			}
 		})
@@ -114,7 +114,7 @@ func TestThatRemediationsMayNotBeLookedForIsSaid(t *testing.T) {
 		forbid(w, gvk, plural, "")
 	}
 	w.Install(mendv1.GroupVersion.WithKind("HostRemediationTemplate"))
-	forbid(w, mendv1.GroupVersion.WithKind("HostRemediation"), "hostremediations", "") // is read anyway, and that is said
+	forbid(w, mendv1.GroupVersion.WithKind("HostRemediation"), "hostremediations", "") // always read, so Missing has it
 	want := []Missing{
 		{`FormerRemediations in namespace ns`, `forbidden: User "u" may not`}, {`HostRemediations in namespace ns`, `forbidden: User "u" may not`},
 	}
@@ -125,7 +125,7 @@ func TestAReadThatIsInterruptedGivesNoSnapshot(t *testing.T) {
 	discovered, interrupt := context.WithCancel(t.Context())
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, in *http.Request) {
 		interrupt()
-		<-in.Context().Done() // the client is gone
+		<-in.Context().Done() // ends when the client cancels
 	}))
 	t.Cleanup(server.Close)
 	if w, err := Read(discovered, &rest.Config{Host: server.URL}, clock.RealClock{}, Scope{}); w != nil || !errors.Is(err, context.Canceled) {
@@ -176,9 +176,9 @@ func TestAnAnswerMustBeginSoonAndMayTakeLong(t *testing.T) {
 	}
 }
 
-// slow is an answer that takes a while after it has begun, and ends with the request.
+// slow is the body of an answer that takes a while, and fails if the request is canceled.
 type slow struct {
-	ctx   context.Context //nolint:containedctx // it is that of the request
+	ctx   context.Context //nolint:containedctx // the context of the request
 	takes time.Duration
 }
 
@@ -195,7 +195,7 @@ func (s slow) Close() error { return nil }
 
 func TestAScopeIsKeptTo(t *testing.T) {
 	from := aManagementCluster(t, map[string]*Snapshot{"c1": workloadOf(t), "c2": workloadOf(t)})
-	from.Remove(nodeCheckGVK, client.ObjectKey{Name: "nodes"}) // which looks at the Machines of all clusters
+	from.Remove(nodeCheckGVK, client.ObjectKey{Name: "nodes"}) // with it, the Machines of all clusters are read
 	put(t, from, aMachine("elsewhere", func(m *clusterv1.Machine) { m.Namespace = "other" }))
 	w := readAll(t, from, Scope{Namespace: "ns", Cluster: "c1"})
 	list, clusters := &clusterv1.MachineList{}, &clusterv1.ClusterList{}

@@ -27,40 +27,39 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// Scope is how much of a management cluster is read.
+// Scope selects what is read of a management cluster.
 type Scope struct {
-	// Namespace is that of Cluster API's objects; all if it is empty. What NodeHealthChecks name is read wherever it is.
+	// Namespace limits the objects of Cluster API to one namespace; empty means all. Objects that NodeHealthChecks name are always read.
 	Namespace string
-	// Cluster is the one whose machines and checks are read; those of all if it is empty.
+	// Cluster limits machines and checks to one Cluster; empty means all.
 	Cluster string
-	// Node leaves out the nodes of clusters in which no Machine names a node of that name.
+	// Node is the explained node. Nodes of clusters without a Machine whose nodeRef has that name are not read.
 	Node string
-	// Machine is the one that is explained, of Cluster. The others are left out where the manager has written how it is.
+	// Machine is the explained machine of Cluster. Other machines are not read if the manager has written the verdict on this one.
 	Machine string
-	// Restless leaves out the machines of clusters whose checks say that all are healthy: a manager that runs has written that. It leaves
-	// out closed RemediationRecords as well.
+	// Restless leaves out closed RemediationRecords, and the machines of clusters whose checks say that all machines are healthy, if a
+	// running manager wrote that.
 	Restless bool
-	// AllMachines says that the machines of the cluster are read whatever is in the status of their checks.
+	// AllMachines reads the machines in scope whatever the status of their checks says.
 	AllMachines bool
-	// Judge says that the machines are judged here whatever the manager has written: all of them and their nodes are read.
+	// Judge reads all machines in scope and their nodes, to judge them here instead of repeating what the manager wrote.
 	Judge bool
-	// Records says that RemediationRecords are read at once.
+	// Records reads RemediationRecords at once.
 	Records bool
-	// Everything says that all is read at once that a page may ask for beside what the controllers do: of a file nothing can be asked
-	// later.
+	// Everything reads at once all that a page may need, for a record, from which nothing can be read on demand later.
 	Everything bool
 }
 
-// reads reports whether a Cluster is in scope, and with it all that belongs to it.
+// reads reports whether a Cluster is in scope.
 func (s *Scope) reads(cluster client.ObjectKey) bool {
 	return (s.Namespace == "" || s.Namespace == cluster.Namespace) && (s.Cluster == "" || s.Cluster == cluster.Name)
 }
 
 const (
-	// patience is how long one answer of the management cluster is waited for: a list of thousands of machines takes some seconds.
+	// patience is the timeout of one request to the management cluster. A list of thousands of machines takes some seconds.
 	patience = 30 * time.Second
-	// How many requests are sent in a second, at first, and at the same time. A management cluster with a thousand workload clusters needs
-	// some thousand.
+	// The client's limits: requests per second, burst, and requests at the same time. A thousand workload clusters need some thousand
+	// requests.
 	requestsPerSecond = 200
 	requestBurst      = 400
 	atOnce            = 32
@@ -71,17 +70,18 @@ type source struct {
 	Scope
 	snapshot *Snapshot
 	client   client.Client
-	// workload reads a workload cluster.
+	// workload returns a reader of a workload cluster.
 	workload func(context.Context, client.ObjectKey) (client.Reader, error)
 
-	// one says that of Machines, Metal3Machines and hosts those are read that are asked for by name or by labels, calm that no other
-	// Machines are read than those that were.
-	one, calm bool
+	// one limits reads of Machines, Metal3Machines and hosts to those that are asked for by name or labels.
+	one bool
+	// calm means that readScope has read all Machines that are needed: load reads no others.
+	calm bool
 }
 
-// Read reads a management cluster, and the nodes of its workload clusters, with the rights of the user: here what a scope is made from, and
-// later what is asked for, once. What may not be read, or does not answer, is Missing in the snapshot; it is an error only if the
-// management cluster cannot be asked for anything, or ctx ends.
+// Read reads what the scope selects of a management cluster and its workload clusters, with the user's rights. The snapshot reads other
+// objects when they are asked for. Missing has what could not be read; Read returns an error only if the API server does not answer at all,
+// or if ctx ends.
 func Read(ctx context.Context, config *rest.Config, now clock.PassiveClock, scope Scope) (*Snapshot, error) {
 	r, err := begin(ctx, rest.CopyConfig(config), now, scope)
 	if err != nil {
@@ -92,17 +92,16 @@ func Read(ctx context.Context, config *rest.Config, now clock.PassiveClock, scop
 
 func (r *source) read(ctx context.Context) (*Snapshot, error) {
 	r.readScope(ctx)
-	if err := ctx.Err(); err != nil { // what was not read then, is not what the user may not read
+	if err := ctx.Err(); err != nil { // else an interrupted read would look like missing rights
 		return nil, fmt.Errorf("read the management cluster: %w", err)
 	}
 	return r.snapshot, nil
 }
 
-// begin asks the API server which kinds it serves, and installs those that it lists; but no caller of a snapshot is given Secrets and
-// ConfigMaps.
+// begin asks the API server which kinds it serves, and installs those that can be listed, except Secrets and ConfigMaps.
 func begin(ctx context.Context, config *rest.Config, now clock.PassiveClock, scope Scope) (*source, error) {
 	config.QPS, config.Burst, config.Timeout = requestsPerSecond, requestBurst, patience
-	config.WarningHandler = rest.NoWarnings{} // that a version is deprecated is not for who looks
+	config.WarningHandler = rest.NoWarnings{} // a user who only reads need not see that a version is deprecated
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
@@ -135,7 +134,7 @@ func begin(ctx context.Context, config *rest.Config, now clock.PassiveClock, sco
 }
 
 func discover(ctx context.Context, config *rest.Config, httpClient *http.Client) ([]*restmapper.APIGroupResources, error) {
-	interruptible := *httpClient // the discovery client itself takes no context
+	interruptible := *httpClient // GetAPIGroupResources takes no context
 	interruptible.Transport = RoundTripper(func(request *http.Request) (*http.Response, error) {
 		return httpClient.Transport.RoundTrip(request.WithContext(ctx))
 	})
@@ -146,13 +145,13 @@ func discover(ctx context.Context, config *rest.Config, httpClient *http.Client)
 	return restmapper.GetAPIGroupResources(api)
 }
 
-// RoundTripper is a function that carries out requests.
+// RoundTripper makes a function an http.RoundTripper.
 type RoundTripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.
 func (f RoundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// inParallel does something with each of several things at the same time, which says itself what fails.
+// inParallel calls do for all things, at most atOnce at the same time. do has to handle its errors itself.
 func inParallel[T any](things []T, do func(T)) {
 	var work errgroup.Group
 	work.SetLimit(atOnce)
@@ -165,20 +164,20 @@ func inParallel[T any](things []T, do func(T)) {
 	_ = work.Wait() // none returns an error
 }
 
-// scoped are the kinds that are read in the namespace of a scope; others are read wherever they are.
+// scoped are the kinds that are read only in the namespace of the scope.
 var scoped = []schema.GroupVersionKind{
 	clusterGVK, machineCheckGVK, machineGVK, machineSetGVK, machineDeploymentGVK, controlPlaneGVK,
 	metal3MachineGVK, hostGVK, recordGVK, eventGVK,
 }
 
-// managerBindings selects the bindings of managers.
+// managerBindings selects the RoleBindings and ClusterRoleBindings of managers.
 var managerBindings = labels.Set(managerlease.BindingLabels).String()
 
-// reads are lists of several kinds.
+// reads are questions of several kinds.
 type reads map[schema.GroupVersionKind][]question
 
-// readScope reads the managers, and the clusters and checks in scope with their remediations, which tell whose machines and nodes have to
-// be read; and these.
+// readScope reads the managers, then the clusters, checks and remediations in scope, and then the machines and nodes that these show to be
+// needed.
 func (r *source) readScope(ctx context.Context) {
 	bindings := []question{{Labels: managerBindings}}
 	r.all(ctx, reads{
@@ -187,7 +186,7 @@ func (r *source) readScope(ctx context.Context) {
 	if r.Everything {
 		r.all(ctx, reads{policyGVK: {{}}})
 	}
-	if len(r.snapshot.Objects(nodeCheckGVK, "")) > 0 { // it judges nodes by the Machines of all clusters
+	if len(r.snapshot.Objects(nodeCheckGVK, "")) > 0 { // a NodeHealthCheck needs the Machines of all clusters
 		r.AllMachines = true
 	}
 	r.all(ctx, reads{clusterGVK: {{}}, machineCheckGVK: {{}}})
@@ -218,7 +217,7 @@ func (r *source) readScope(ctx context.Context) {
 	}, func(read func()) { read() })
 }
 
-// all reads several lists at the same time. The snapshot remembers why one could not be read.
+// all lists several questions at the same time. The snapshot remembers the errors.
 func (r *source) all(ctx context.Context, lists reads) {
 	var asks []func()
 	for gvk, questions := range lists {
@@ -229,8 +228,8 @@ func (r *source) all(ctx context.Context, lists reads) {
 	inParallel(asks, func(ask func()) { ask() })
 }
 
-// requestKinds are the kinds of the requests that MachineHealthChecks make, and of those made from former templates: of every kind of
-// remediation that has a template.
+// requestKinds returns the kinds of requests that MachineHealthChecks create now, or may have created from former templates: every kind
+// whose name ends with Remediation and that has a template kind.
 func (r *source) requestKinds() []schema.GroupVersionKind {
 	kinds := map[schema.GroupKind]bool{
 		infrav1.GroupVersion.WithKind("Metal3Remediation").GroupKind(): true, mendv1.GroupVersion.WithKind("HostRemediation").GroupKind(): true,
@@ -250,8 +249,8 @@ func (r *source) requestKinds() []schema.GroupVersionKind {
 	return found
 }
 
-// rest is what is read without being asked for: the machines in scope, what records tell of them, and, for a file, all that a page may ask
-// for beside what the controllers do.
+// rest returns what readScope lists last: the machines in scope, records if the scope has them, and, for a record file, all that a page may
+// need.
 func (r *source) rest() reads {
 	lists := reads{machineGVK: {{}}}
 	if r.Records {
@@ -264,10 +263,10 @@ func (r *source) rest() reads {
 		lists[gvk] = []question{{}}
 	}
 	if r.Namespace != "" {
-		lists[namespaceGVK] = []question{{Name: r.Namespace}}                                   // it may be being deleted
-		lists[eventGVK] = append(lists[eventGVK], question{Namespace: metav1.NamespaceDefault}) // where those are about what has no namespace
+		lists[namespaceGVK] = []question{{Name: r.Namespace}}                                   // shows whether it is being deleted
+		lists[eventGVK] = append(lists[eventGVK], question{Namespace: metav1.NamespaceDefault}) // has the events of cluster-scoped objects
 	}
-	if r.AllMachines && r.snapshot.served(nodehealthcheck.ClusterVersions.GroupKind()) != nil { // what a NodeHealthCheck looks at
+	if r.AllMachines && r.snapshot.served(nodehealthcheck.ClusterVersions.GroupKind()) != nil { // on OpenShift, NodeHealthChecks read these
 		etcd := []question{{Namespace: nodehealthcheck.EtcdNamespace}}
 		lists[nodehealthcheck.OpenShiftMachines], lists[budgetGVK], lists[podGVK] = []question{{}}, etcd, etcd
 	}
@@ -276,6 +275,6 @@ func (r *source) rest() reads {
 			lists[namespaceGVK] = append(lists[namespaceGVK], question{})
 		}
 	}
-	lists[overrideGVK], lists[definitionGVK] = []question{{}}, []question{{Name: crdgate.NodeCheckCRD}} // whose it is, a simulation asks
+	lists[overrideGVK], lists[definitionGVK] = []question{{}}, []question{{Name: crdgate.NodeCheckCRD}} // simulate asks who owns the CRD
 	return lists
 }

@@ -44,7 +44,7 @@ import (
 )
 
 const (
-	secret = "a secret value" // stands wherever a snapshot must not look
+	secret = "a secret value" // in all fields that a snapshot must not keep
 	junk   = "example.com/whatever"
 )
 
@@ -72,10 +72,10 @@ func tree2(gvk schema.GroupVersionKind, namespace, name string, content map[stri
 	return u
 }
 
-// workloads are the workload clusters that a management cluster reaches; nil of one that does not answer.
+// workloads has the workload clusters of each management cluster; nil for one that does not answer.
 var workloads = map[*Snapshot]map[string]*Snapshot{}
 
-// aManagementCluster has something of everything, full of what is a secret value.
+// aManagementCluster has objects of all kinds that are read, with secret in all fields that must not be kept.
 func aManagementCluster(t testing.TB, reach map[string]*Snapshot) *Snapshot {
 	t.Helper()
 	w, _ := newSnapshot(t)
@@ -145,7 +145,7 @@ func aCluster(name string) *clusterv1.Cluster {
 	return c
 }
 
-// workloadOf is a workload cluster with one node, that somebody fences.
+// workloadOf returns a workload cluster with one fenced node.
 func workloadOf(t testing.TB) *Snapshot {
 	inner, _ := newSnapshot(t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-m", Annotations: map[string]string{fence.FencedByAnnotation: "r", junk: secret}}}
@@ -156,7 +156,7 @@ func workloadOf(t testing.TB) *Snapshot {
 	return inner
 }
 
-// sourceOf reads from a snapshot as from an API server.
+// sourceOf returns a source that reads a snapshot like an API server.
 func sourceOf(from *Snapshot, now clock.PassiveClock, scope Scope) *source {
 	s := empty()
 	s.Taken, s.Clock = now.Now().UTC(), now
@@ -251,7 +251,7 @@ func TestWorkloadClustersAreReadThroughTheirKubeconfigs(t *testing.T) {
 	}
 }
 
-// The manager does not judge by its nodes either, also where no check says that.
+// The manager does not judge machines by nodes of another workload cluster either.
 func TestNoNodesAreThoseOfAnotherWorkloadClusterThanTheOneThatIsKept(t *testing.T) {
 	for kept, want := range map[string]bool{"": true, "u/w1": true, "u/w0": false, "other/w0": true} {
 		inner, _ := newSnapshot(t)
@@ -265,7 +265,7 @@ func TestNoNodesAreThoseOfAnotherWorkloadClusterThanTheOneThatIsKept(t *testing.
 	}
 }
 
-// What a kubeconfig must not name is what the manager refuses: package workload.
+// Package workload, which the manager uses too, refuses the fields that a kubeconfig must not have.
 func TestAKubeconfigReadsNothingOnTheMachineOfTheUser(t *testing.T) {
 	const content = `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
 "clusters":[{"name":"c","cluster":{"server":"https://example.com"}}],"users":[{"name":"u","user":{"tokenFile":"/etc/passwd"}}]}`
@@ -286,7 +286,7 @@ func TestWhatMayNotBeReadIsSaidAndGoneOnWithout(t *testing.T) {
 	forbid(from, hostsKind, "baremetalhosts", "")
 	forbid(from, poisonKind, "poisons", "")
 	forbid(from, corev1.SchemeGroupVersion.WithKind("Secret"), "secrets", "")
-	from.Remove(corev1.SchemeGroupVersion.WithKind("Secret"), key("c1-kubeconfig")) // a snapshot gives what it has, whatever else is forbidden
+	from.Remove(corev1.SchemeGroupVersion.WithKind("Secret"), key("c1-kubeconfig")) // Forbid alone would not hide a stored object
 	w := readAll(t, from, Scope{Everything: true})
 	var got []string
 	for _, m := range w.Missing() {
@@ -324,8 +324,8 @@ func TestMetal3RemediationsOfAnOldVersionAreReadAsMetadata(t *testing.T) {
 	}
 }
 
-// Who writes the kubeconfig of a workload cluster decides what answers, and it is read on the machine of the person who asks. How long an
-// answer may be, and that none redirects, is held in package workload.
+// Whoever writes the kubeconfig of a workload cluster chooses the server that answers to the user's machine. Package workload limits the
+// length of answers, and follows no redirects.
 func TestAWorkloadClusterCannotFillTheMemoryOfWhoAsks(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -346,7 +346,7 @@ func TestAWorkloadClusterCannotFillTheMemoryOfWhoAsks(t *testing.T) {
 	}
 }
 
-// A simulation, and what a person asks for by hand, change objects of which the kind is read later.
+// simulate and remediate change objects in a snapshot before their kind is read.
 func TestWhatWasChangedStaysWhenItsKindIsRead(t *testing.T) {
 	w := readAll(t, aManagementCluster(t, nil), Scope{Namespace: "ns"})
 	put(t, w, &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host", Labels: map[string]string{"changed": ""}}})
@@ -361,7 +361,7 @@ func TestWhatWasChangedStaysWhenItsKindIsRead(t *testing.T) {
 	}
 }
 
-// A killed control plane was said to lack a right.
+// A control plane that does not answer must not be reported as a missing right.
 func TestAClusterThatDoesNotAnswerIsNoMissingRight(t *testing.T) {
 	asked := func(err error) error {
 		return fmt.Errorf("list: %w", &url.Error{Op: "Get", URL: "https://c1:6443", Err: err})

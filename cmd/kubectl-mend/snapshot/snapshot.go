@@ -1,7 +1,7 @@
-// Package snapshot reads a management cluster and its workload clusters, and remembers each answer.
+// Package snapshot reads a management cluster and its workload clusters, and remembers each answer. It decides nothing.
 //
-// A Snapshot is a client whose objects are in memory. Of a live cluster it lists a kind when a caller first asks for it, with the rights of
-// the user; a record, and what tests and simulations add, has all its objects from the start. It decides nothing.
+// A Snapshot is a client whose objects are in memory. It lists a kind of a live cluster when a caller first reads it, with the user's
+// rights. A Snapshot that is loaded from a record, or filled by a test, has all its objects from the start.
 package snapshot
 
 import (
@@ -35,40 +35,39 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// Snapshot is a management cluster at one moment, and what was seen of its workload clusters. It is safe for concurrent use, but for its
-// fields.
+// Snapshot is a management cluster at one moment, with the nodes of its workload clusters. Its methods are safe for concurrent use.
 type Snapshot struct {
-	client.Client // of which nothing is called but what is implemented here: nothing can be written to a snapshot
+	client.Client // nil: calling a method that Snapshot does not implement, such as a write, panics
 
-	// Taken is when it was read.
+	// Taken is when the snapshot was read.
 	Taken time.Time
-	// Clock is that of the cluster: it says how old what was read is by now.
+	// Clock is the clock of the cluster. Commands compute the age of conditions with it.
 	Clock clock.PassiveClock
 
-	source *source // the cluster that more can be read from; nil for a record
+	source *source // the cluster that is read on demand; nil for a record
 
 	mu        sync.RWMutex
 	kinds     map[schema.GroupKind]*kind
-	version   int64 // the last resourceVersion that was given
+	version   int64 // the highest resourceVersion so far
 	workloads map[client.ObjectKey]*workloadCluster
-	// counted are the clusters of which not all Machines were read, and how many of these no MachineHealthCheck selects.
+	// counted has the clusters whose Machines were counted instead of read, with the number that no MachineHealthCheck selects.
 	counted map[client.ObjectKey]int
 	missing []Missing
 }
 
-// Scheme has the kinds that are known by their types.
+// Scheme has the kinds that are stored as Go types. All other kinds are stored as unstructured objects.
 var Scheme = func() *runtime.Scheme {
 	known := runtime.NewScheme()
 	err := errors.Join(clientgoscheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), clusterv1.AddToScheme(known),
 		controlplanev1.AddToScheme(known), infrav1.AddToScheme(known), infrav1beta1.AddToScheme(known), nhcv1.AddToScheme(known),
 		mendv1.AddToScheme(known), bmov1alpha1.AddToScheme(known))
 	if err != nil {
-		panic(err) // two packages register the same kind, whatever the input
+		panic(err) // a programming error: two packages register the same kind
 	}
 	return known
 }()
 
-// New returns a snapshot with nothing in it but the kinds that every management cluster of Cluster API has.
+// New returns a snapshot without objects, with the kinds that every management cluster of Cluster API has.
 func New() *Snapshot {
 	s := empty()
 	s.Install(namespaceGVK, nodeGVK, definitionGVK, leaseGVK, clusterGVK, machineGVK, machineCheckGVK)
@@ -82,8 +81,8 @@ func empty() *Snapshot {
 	}
 }
 
-// Counted reports whether not all machines of a cluster were read, since the status of its checks counts them, and how many of them no
-// MachineHealthCheck selects.
+// Counted reports whether the machines of a cluster were not all read, because the status of its checks already counts them. It also
+// returns how many of them no MachineHealthCheck selects.
 func (s *Snapshot) Counted(cluster client.ObjectKey) (unselected int, counted bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -91,14 +90,14 @@ func (s *Snapshot) Counted(cluster client.ObjectKey) (unselected int, counted bo
 	return unselected, counted
 }
 
-// SetCounted says that not all machines of a cluster were read, and how many there are that no MachineHealthCheck selects.
+// SetCounted notes that the machines of a cluster are not all read, and how many of them no MachineHealthCheck selects.
 func (s *Snapshot) SetCounted(cluster client.ObjectKey, unselected int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counted[cluster] = unselected
 }
 
-// Install makes kinds known of which there need not be an object. A kind that is not known is not installed.
+// Install makes kinds known that need not have objects. Reading a kind that is not known returns a NoKindMatchError.
 func (s *Snapshot) Install(kinds ...schema.GroupVersionKind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,16 +106,16 @@ func (s *Snapshot) Install(kinds ...schema.GroupVersionKind) {
 	}
 }
 
-// Forbid makes a kind one that may not be read, in one namespace or, if that is empty, in all others. The error is what a read of it
-// returns.
+// Forbid makes reads of a kind fail with the error why, in one namespace or, if namespace is empty, in all namespaces without their own
+// answer.
 func (s *Snapshot) Forbid(gvk schema.GroupVersionKind, plural string, namespaced bool, namespace string, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kindFor(gvk, plural, namespaced).remember(question{Namespace: namespace}, why)
 }
 
-// Add puts objects into the snapshot as they are, and what they replace out of it. Their kinds count as installed, and as read in all
-// namespaces. An object without a UID is given one, and one without a version as well.
+// Add adds or replaces objects. Their kinds then count as installed and as read in all namespaces. Add sets a UID and a resourceVersion if
+// an object has none.
 func (s *Snapshot) Add(objs ...client.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +140,7 @@ func guessPlural(gvk schema.GroupVersionKind) string {
 	return plural.Resource
 }
 
-// keep stores own itself, which belongs to the snapshot from then on, as its type if that is known. The lock is held.
+// keep stores own, without a copy, as its Go type if Scheme has that. The caller holds the lock.
 func (s *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object) error {
 	if known := Scheme.Recognizes(gvk); isMetadata(own) || isTree(own) && known {
 		converted, err := convert(own, gvk, !known)
@@ -151,7 +150,7 @@ func (s *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object)
 		own = converted
 	}
 	own.GetObjectKind().SetGroupVersionKind(gvk)
-	own.SetManagedFields(nil) // half of an object
+	own.SetManagedFields(nil) // no command reads them, and they are half of an object
 	if annotations := own.GetAnnotations(); annotations[corev1.LastAppliedConfigAnnotation] != "" {
 		delete(annotations, corev1.LastAppliedConfigAnnotation)
 		own.SetAnnotations(annotations)
@@ -162,7 +161,7 @@ func (s *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object)
 		s.version++
 		own.SetResourceVersion(strconv.FormatInt(s.version, 10))
 	}
-	if own.GetUID() == "" { // it depends on what was added before, so that two runs can be compared
+	if own.GetUID() == "" { // not random, so that the output of two runs can be compared
 		sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%s/%d", k.Group, k.Kind, client.ObjectKeyFromObject(own), s.version))
 		own.SetUID(types.UID(hex.EncodeToString(sum[:16])))
 	}
@@ -170,7 +169,7 @@ func (s *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object)
 	return nil
 }
 
-// Remove takes an object out of the snapshot, if it is there.
+// Remove removes an object, if it is there.
 func (s *Snapshot) Remove(gvk schema.GroupVersionKind, key client.ObjectKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,8 +178,8 @@ func (s *Snapshot) Remove(gvk schema.GroupVersionKind, key client.ObjectKey) {
 	}
 }
 
-// All are the objects of a type in a namespace, or in all if that is empty, by name. There are none of a kind that is not installed or was
-// not read. They are shared: read only.
+// All returns the objects of a type in a namespace, or in all if that is empty, sorted by name; none if the kind is not installed or was
+// not read. Callers must not change the objects.
 func All[T any, P interface {
 	*T
 	client.Object
@@ -195,7 +194,7 @@ func All[T any, P interface {
 	return objs
 }
 
-// One is the object of a type and name; nil if it is not known. It is shared: read only.
+// One returns the object of a type and name, or nil if it is not known. Callers must not change the object.
 func One[T any, P interface {
 	*T
 	client.Object
@@ -206,7 +205,7 @@ func One[T any, P interface {
 	return typed
 }
 
-// Objects are all that are known of a kind, as they are kept, by name. They are shared: read only.
+// Objects returns the objects of a kind that were read so far, as they are stored, sorted by name. Callers must not change them.
 func (s *Snapshot) Objects(gvk schema.GroupVersionKind, namespace string) []client.Object {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -31,7 +31,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// newSnapshot is a snapshot at noon.
+// newSnapshot returns a snapshot of noon, and its clock.
 func newSnapshot(t testing.TB, objs ...client.Object) (*Snapshot, *clocktesting.FakePassiveClock) {
 	t.Helper()
 	w, at := New(), clocktesting.NewFakePassiveClock(noon)
@@ -40,7 +40,6 @@ func newSnapshot(t testing.TB, objs ...client.Object) (*Snapshot, *clocktesting.
 	return w, at
 }
 
-// put adds objects to a snapshot.
 func put(t testing.TB, w *Snapshot, objs ...client.Object) {
 	t.Helper()
 	must.Do(t, w.Add(objs...))
@@ -193,7 +192,7 @@ func TestAClusterThatWasNotSeenIsDown(t *testing.T) {
 	}
 }
 
-// again is w after it was saved and loaded.
+// again saves and loads a snapshot.
 func again(t testing.TB, w *Snapshot) *Snapshot {
 	t.Helper()
 	loaded, err := Load(bytes.NewReader(saved(t, w)))
@@ -260,7 +259,7 @@ func TestWhatIsNoSnapshotIsNotLoaded(t *testing.T) {
 	}
 }
 
-// Nothing says of what type the fields are of a kind that is not known: a record has what is in them, or goes without.
+// In an object of an unknown kind a field may have any type. A record keeps the value or leaves the field out.
 func TestFieldsOfAnotherTypeSpoilNoRecord(t *testing.T) {
 	w := New()
 	put(t, w, tree2(poisonKind, "ns", "n", map[string]any{"status": "well"}), tree2(templateKind, "ns", "t", map[string]any{"spec": "none"}),
@@ -270,7 +269,7 @@ func TestFieldsOfAnotherTypeSpoilNoRecord(t *testing.T) {
 	}
 }
 
-// What `kubectl get clusters,machines -A -o yaml` writes is read as all that there is.
+// The output of `kubectl get clusters,machines -A -o yaml` counts as all objects of these kinds.
 func TestAListOfKubectlIsRead(t *testing.T) {
 	w, err := Load(strings.NewReader(`apiVersion: v1
 kind: List
@@ -290,8 +289,8 @@ items:
 	}
 }
 
-// A file may come from anybody. One that can be loaded is, saved again, a file that can be loaded, with the same content; and no Secret or
-// ConfigMap that somebody put into it goes on.
+// A file may come from anybody. A file that can be loaded can be saved and loaded again with the same content, but without Secrets and
+// ConfigMaps.
 func FuzzLoad(f *testing.F) {
 	const begin = `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"kubemend.io/v1alpha1","kind":"Snapshot","taken":"2026-01-01T12:00:00Z"`
 	for _, rest := range []string{

@@ -27,15 +27,16 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// workloadCluster is what was seen of a workload cluster: pods, budgets, volumes and leases are not read.
+// workloadCluster has what was read of a workload cluster: only nodes.
 type workloadCluster struct {
 	Nodes map[string]*corev1.Node `json:"nodes,omitempty"`
-	// Unseen is why its nodes were not seen, Since is since when; empty if they were.
-	Unseen string    `json:"unseen,omitempty"`
-	Since  time.Time `json:"since,omitzero"`
+	// Unseen is why the nodes could not be read; empty if they were.
+	Unseen string `json:"unseen,omitempty"`
+	// Since is since when the management cluster cannot reach the workload cluster, if that is known.
+	Since time.Time `json:"since,omitzero"`
 }
 
-// SetNodes says that a workload cluster was seen, and that these are its nodes.
+// SetNodes sets all nodes of a workload cluster.
 func (s *Snapshot) SetNodes(cluster client.ObjectKey, nodes []corev1.Node) {
 	seen := &workloadCluster{Nodes: map[string]*corev1.Node{}}
 	for i := range nodes {
@@ -46,22 +47,22 @@ func (s *Snapshot) SetNodes(cluster client.ObjectKey, nodes []corev1.Node) {
 	s.workloads[cluster] = seen
 }
 
-// PutNode adds a node to a workload cluster, or replaces the one of its name.
+// PutNode adds or replaces a node of a workload cluster.
 func (s *Snapshot) PutNode(cluster client.ObjectKey, node *corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.workload(cluster).put(node)
 }
 
-// put keeps what is looked at of a node: who controls the cluster decides how long names and texts are, and a page shows them.
+// put stores a node, cut down by SlimNode: whoever controls the workload cluster decides how long its texts are, and pages print them.
 func (c *workloadCluster) put(node *corev1.Node) {
-	slim, _ := workload.SlimNode(node) // it returns an error of no node
+	slim, _ := workload.SlimNode(node) // never fails for a Node
 	own := slim.(*corev1.Node)
 	own.SetGroupVersionKind(nodeGVK)
 	c.Nodes[own.Name] = own
 }
 
-// workload is a workload cluster, which is known from now on. The lock is held.
+// workload returns a workload cluster, and adds it if needed. The caller holds the lock.
 func (s *Snapshot) workload(cluster client.ObjectKey) *workloadCluster {
 	if s.workloads[cluster] == nil {
 		s.workloads[cluster] = &workloadCluster{Nodes: map[string]*corev1.Node{}, Unseen: explain.NodesNotAsked}
@@ -69,7 +70,7 @@ func (s *Snapshot) workload(cluster client.ObjectKey) *workloadCluster {
 	return s.workloads[cluster]
 }
 
-// SetUnseen says that a workload cluster cannot be seen, why, and since when; since may be zero. Its nodes are as they were.
+// SetUnseen notes why and since when the nodes of a workload cluster cannot be read; since may be zero. It keeps nodes that are there.
 func (s *Snapshot) SetUnseen(cluster client.ObjectKey, why string, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +78,7 @@ func (s *Snapshot) SetUnseen(cluster client.ObjectKey, why string, since time.Ti
 	c.Unseen, c.Since = cmp.Or(why, explain.NodesNotAsked), since
 }
 
-// known is what is known of a workload cluster; one that was not seen if that is nothing.
+// known returns a copy of a workload cluster. If nothing was read of it, Unseen is set.
 func (s *Snapshot) known(cluster client.ObjectKey) workloadCluster {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -87,30 +88,30 @@ func (s *Snapshot) known(cluster client.ObjectKey) workloadCluster {
 	return workloadCluster{Unseen: explain.NodesNotAsked}
 }
 
-// Unseen says why the nodes of a workload cluster were not seen, and since when, if that is known; false if they were.
+// Unseen returns whether the nodes of a workload cluster could not be read, why, and since when, if that is known.
 func (s *Snapshot) Unseen(cluster client.ObjectKey) (why string, since time.Time, unseen bool) {
 	c := s.known(cluster)
 	return c.Unseen, c.Since, c.Unseen != ""
 }
 
-// Workloads are the workload clusters of which anything is known, also those that were not seen, in the order of their names.
+// Workloads returns the workload clusters that were read, or could not be read, sorted by name.
 func (s *Snapshot) Workloads() []client.ObjectKey {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.SortedFunc(maps.Keys(s.workloads), compareKeys)
 }
 
-// Nodes are those of a workload cluster, by name. They are shared: read only.
+// Nodes returns the nodes of a workload cluster, sorted by name. Callers must not change them.
 func (s *Snapshot) Nodes(cluster client.ObjectKey) []*corev1.Node {
 	return slices.SortedFunc(maps.Values(s.known(cluster).Nodes), func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Node returns a node of a workload cluster, or nil if there is none. It is shared: read only.
+// Node returns a node of a workload cluster, or nil if it is not known. Callers must not change it.
 func (s *Snapshot) Node(cluster client.ObjectKey, name string) *corev1.Node {
 	return s.known(cluster).Nodes[name]
 }
 
-// Clusters are the workload clusters of a snapshot, with what the controllers ask of workload.Clusters. One of which nothing was read
+// Clusters gives the controllers the workload clusters of a snapshot, in place of workload.Clusters. A cluster whose nodes were not read
 // counts as down.
 type Clusters struct {
 	*Snapshot
@@ -119,7 +120,7 @@ type Clusters struct {
 	ClockAhead time.Duration
 }
 
-// View is what was seen of a workload cluster. Nothing is watched.
+// View returns the nodes that were read of a workload cluster. It watches nothing.
 func (c Clusters) View(_ context.Context, cluster client.ObjectKey, _ time.Time, _ ...clustercache.Watcher) (workload.View, error) {
 	view := workload.Seen(workload.Up, c.Nodes(cluster))
 	if _, _, unseen := c.Unseen(cluster); unseen {
@@ -129,10 +130,10 @@ func (c Clusters) View(_ context.Context, cluster client.ObjectKey, _ time.Time,
 	return view, nil
 }
 
-// Doubt does nothing: what was seen is no newer if it is looked at again.
+// Doubt does nothing, because a snapshot does not read nodes again.
 func (c Clusters) Doubt(client.ObjectKey, time.Time) {}
 
-// NodesExist says which of the named nodes a workload cluster has.
+// NodesExist reports which of the named nodes a workload cluster has.
 func (c Clusters) NodesExist(_ context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error) {
 	if why, _, unseen := c.Unseen(cluster); unseen {
 		return nil, fmt.Errorf("cluster %s cannot be asked: %s", cluster, why)
@@ -145,11 +146,11 @@ func (c Clusters) NodesExist(_ context.Context, cluster client.ObjectKey, names 
 }
 
 const (
-	// reachPatience is how long a workload cluster may take until it begins to answer. One that is out of reach must not hold up the others
-	// for longer; all that it has to say may take as long as that of the management cluster.
+	// reachPatience is how long a workload cluster may take until its answer begins, so that an unreachable cluster does not delay the
+	// others. The whole answer may take as long as that of the management cluster.
 	reachPatience = 5 * time.Second
-	// longestAnswer is how long an answer of a workload cluster may be, in bytes: all nodes at once, 4600 of them with 50 images each. Who
-	// controls the cluster decides what it answers, on the machine of the person who asks.
+	// longestAnswer limits an answer of a workload cluster, in bytes: a list of 4600 nodes with 50 images each fits. Without it, whoever
+	// controls the cluster could fill the memory of the user's machine.
 	longestAnswer = 96 << 20
 )
 
@@ -163,7 +164,7 @@ func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) {
 	defer cancel()
 	nodes, err := r.nodes(ctx, cluster)
 	if err != nil {
-		since := time.Time{} // since when the management cluster cannot reach it either
+		since := time.Time{} // stays zero unless the management cluster cannot reach the cluster either
 		probe := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ClusterRemoteConnectionProbeCondition)
 		if probe != nil && probe.Status != metav1.ConditionTrue {
 			since = probe.LastTransitionTime.Time
@@ -185,14 +186,14 @@ func (r *source) nodes(ctx context.Context, cluster *clusterv1.Cluster) ([]corev
 		return nil, err
 	}
 	if kept := workload.Kept(cluster); kept != "" {
-		if found, err := workload.UIDOf(ctx, reader); err == nil && kept != found { // what cannot be read says nothing
+		if found, err := workload.UIDOf(ctx, reader); err == nil && kept != found { // an unreadable UID proves nothing
 			return nil, &workload.ChangedError{Cluster: key, Kept: kept, Found: found}
 		}
 	}
 	return list.Items, nil
 }
 
-// WorkloadReader reads a workload cluster with its kubeconfig from the management cluster, which is kept nowhere.
+// WorkloadReader returns a reader of a workload cluster, with the kubeconfig from the management cluster. It stores the kubeconfig nowhere.
 func WorkloadReader(ctx context.Context, management client.Reader, cluster client.ObjectKey) (client.Reader, error) {
 	data, err := kubeconfig.FromSecret(ctx, management, cluster)
 	var config *rest.Config
@@ -212,7 +213,7 @@ func WorkloadReader(ctx context.Context, management client.Reader, cluster clien
 	return reader, nil
 }
 
-// inWorkloads knows the kinds that anybody reads in a workload cluster, so that none has to be asked which kinds it serves.
+// inWorkloads returns a mapper of the kinds that are read in workload clusters, so that no request for discovery is needed.
 func inWorkloads() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{
 		corev1.SchemeGroupVersion, policyv1.SchemeGroupVersion, storagev1.SchemeGroupVersion, coordinationv1.SchemeGroupVersion,
@@ -226,11 +227,11 @@ func inWorkloads() meta.RESTMapper {
 	return mapper
 }
 
-// answering ends requests to which no answer has begun in time, however long the rest of it takes then.
+// answering cancels requests whose answer has not begun in time. It does not limit how long the rest of the answer takes.
 func answering(within time.Duration) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return RoundTripper(func(request *http.Request) (*http.Response, error) {
-			ctx, end := context.WithCancel(request.Context()) // while the answer is read, it lasts as long as the request
+			ctx, end := context.WithCancel(request.Context()) // not canceled on success: the body of the answer is still read with it
 			late := time.AfterFunc(within, end)
 			response, err := next.RoundTrip(request.WithContext(ctx))
 			if began := late.Stop(); began || request.Context().Err() != nil {

@@ -16,12 +16,12 @@ import (
 
 // Layout is how a page is printed.
 type Layout struct {
-	// Now is when it is printed: its zone is that of the times, and what happens on another day has a date.
+	// Now is when the page is printed. Times are printed in its zone, with a date if they are on another day.
 	Now time.Time
 	// Width is that of the terminal, in columns.
 	Width int
 	Paint Painter
-	// Wide prints all that is known, also if the lines get longer than Width. UTC prints dates and times in UTC.
+	// Wide prints all columns, even if lines get longer than Width. UTC prints dates and times in UTC.
 	Wide, UTC bool
 	// Namespaces prints the namespaces of objects.
 	Namespaces bool
@@ -29,17 +29,17 @@ type Layout struct {
 	NotOK bool
 }
 
-// Page is a page being laid out.
+// Page is a page that is being laid out.
 type Page struct {
 	Layout
 
 	lines []string
 }
 
-// Add adds lines as they are.
+// Add adds lines without wrapping them.
 func (p *Page) Add(lines ...string) { p.lines = append(p.lines, lines...) }
 
-// Hang adds s behind lead, broken as Hang does.
+// Hang adds lead and s, wrapped by the function Hang.
 func (p *Page) Hang(lead, s string, indent int) {
 	p.Add(strings.Split(Hang(lead, s, indent, p.Width), "\n")...)
 }
@@ -50,7 +50,7 @@ func (p *Page) Heading(s string) {
 	p.Hang("", p.Paint.Strong(s), 0)
 }
 
-// Table adds rows, of which the first columns are names, which are cut where the rows are too wide.
+// Table adds a table. If it is too wide, it cuts the names in the first columns, as many as names says.
 func (p *Page) Table(rows [][]string, names int) {
 	if p.Wide {
 		p.Add(Table(rows)...)
@@ -65,14 +65,14 @@ func (p *Page) Print(out io.Writer) error {
 	return err
 }
 
-// Painter colours words by what they mean, for a Screen, which alone shows the colours. The zero value colours nothing.
+// Painter colours words by their meaning. Only a Screen turns its output into colours. The zero value colours nothing.
 type Painter struct{ on bool }
 
-// Colours are the values of the flag --color: auto colours what a terminal shows that can, unless the user has something against it
-// (https://no-color.org), and always colours also for a pipe, such as one to less -R.
+// Colours are the values of the flag --color. auto colours on a terminal, unless NO_COLOR (https://no-color.org) or TERM=dumb forbids it.
+// always also colours in a pipe, such as one to less -R.
 var Colours = []string{"auto", "always", "never"}
 
-// PainterFor paints what is written to out, when one of Colours says so.
+// PainterFor returns the Painter for out. when is one of Colours.
 func PainterFor(out io.Writer, when string) Painter {
 	if when == "always" || when == "never" {
 		return Painter{on: when == "always"}
@@ -80,19 +80,19 @@ func PainterFor(out io.Writer, when string) Painter {
 	return Painter{on: IsTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
-// Good is for what is as it should be.
+// Good colours a healthy state.
 func (p Painter) Good(s string) string { return p.paint(s, 32) }
 
-// Bad is for what is wrong.
+// Bad colours an error or an unhealthy state.
 func (p Painter) Bad(s string) string { return p.paint(s, 31) }
 
-// Waits is for what is blocked or in progress.
+// Waits colours a state that is blocked or in progress.
 func (p Painter) Waits(s string) string { return p.paint(s, 33) }
 
-// Strong is for what is to be found first.
+// Strong makes s bold.
 func (p Painter) Strong(s string) string { return p.paint(s, 1) }
 
-// paint puts s into a rendition of the escape sequence SGR (ECMA-48): 1 is bold, 31 red, 32 green and 33 yellow.
+// paint puts s between escape sequences SGR (ECMA-48): 1 is bold, 31 red, 32 green and 33 yellow.
 func (p Painter) paint(s string, sgr int) string {
 	if !p.on || s == "" {
 		return s
@@ -100,13 +100,12 @@ func (p Painter) paint(s string, sgr int) string {
 	return fmt.Sprintf("%s%dm%s%s0m", ink, sgr, visible([]byte(s)), ink)
 }
 
-// Screen is a stream that a person reads on a terminal. Much of what is written to it comes out of clusters, files and errors, where
-// anybody may have put anything: a kubelet chooses the reason of a condition. A Screen writes control characters, and those that turn the
-// direction of text, as Go would spell them, such as \x1b, so that no text can clear a screen, hide a verdict or fill a clipboard (as in
-// CVE-2021-25743 of kubectl). Of escape sequences it lets through what a Painter has made.
+// Screen is a stream that a person reads on a terminal. Except for a Painter's colours, it escapes control characters and characters that
+// change the direction of text, as Go does (\x1b). Texts from a cluster may contain anything: for example, a kubelet chooses the reason of
+// a condition. Unescaped, they could clear the screen, hide a verdict or fill the clipboard (CVE-2021-25743 of kubectl).
 type Screen struct{ raw io.Writer }
 
-// OnScreen returns a Screen over out, or out itself if it is one.
+// OnScreen returns a Screen that writes to out, or out itself if it is a Screen.
 func OnScreen(out io.Writer) *Screen {
 	if s, ok := out.(*Screen); ok {
 		return s
@@ -114,7 +113,7 @@ func OnScreen(out io.Writer) *Screen {
 	return &Screen{raw: out}
 }
 
-// Raw is the stream below a Screen, for JSON, YAML and records; any other stream is returned as it is.
+// Raw returns the stream below a Screen, for JSON, YAML and records, or out itself if it is no Screen.
 func Raw(out io.Writer) io.Writer {
 	if s, ok := out.(*Screen); ok {
 		return s.raw
@@ -122,7 +121,7 @@ func Raw(out io.Writer) io.Writer {
 	return out
 }
 
-// Write writes p as a person may see it. It returns the length of p unless the stream below fails.
+// Write writes p, escaped. It returns the length of p unless the stream below fails.
 func (s *Screen) Write(p []byte) (int, error) {
 	if _, err := s.raw.Write(visible(p)); err != nil {
 		return 0, err
@@ -132,11 +131,11 @@ func (s *Screen) Write(p []byte) (int, error) {
 
 const escape = "\x1b["
 
-// ink is the parameter by which a Screen knows the sequences of a Painter from those of others. It is another one in each process, so that
-// it cannot be written into a cluster beforehand. A terminal that saw it would pass over it.
+// ink begins the escape sequences of a Painter, so that a Screen can tell them from others. It is random in each process, so that nobody
+// can write it into a cluster beforehand.
 var ink = escape + strconv.FormatUint(binary.NativeEndian.Uint64([]byte(rand.Text())), 10) + ";"
 
-// visible is p without anything that a terminal would obey, but for colours of a Painter, line ends and tabs.
+// visible returns p with all characters escaped that a terminal would obey, except a Painter's colours, line ends and tabs.
 func visible(p []byte) []byte {
 	if !bytes.ContainsFunc(p, func(r rune) bool { return r >= utf8.RuneSelf || obeyed(r) }) {
 		return p
@@ -163,8 +162,8 @@ func visible(p []byte) []byte {
 	return out.Bytes()
 }
 
-// obeyed reports whether a terminal may do something else with r than show it: C0 and C1 control characters, line and paragraph separators,
-// and the characters that turn the direction of text (Unicode's property Bidi_Control).
+// obeyed reports whether a terminal may obey r instead of showing it: C0 and C1 control characters, line and paragraph separators, and
+// characters that change the direction of text (Unicode property Bidi_Control).
 func obeyed(r rune) bool {
 	switch r {
 	case '\n', '\t':

@@ -1,5 +1,4 @@
-// Package text lays out what a person reads: it breaks long lines, and paints words where there is colour. It knows nothing of what the
-// words are about.
+// Package text lays out text for a person: it wraps long lines, aligns columns and colours words. It knows nothing about their content.
 package text
 
 import (
@@ -18,13 +17,13 @@ import (
 )
 
 const (
-	// unbound is the width of what is no terminal: long enough for one line in a file or a pipe, short enough to be read.
+	// unbound is the width of files and pipes: wide enough for most lines, narrow enough to read.
 	unbound = 200
-	// narrowest is what any text is laid out for, however narrow the terminal says that it is.
+	// narrowest is the minimum width, also on a narrower terminal.
 	narrowest = 40
 )
 
-// Width is for how many columns to write to out: $COLUMNS if that is a number, else what the terminal has, else 200.
+// Width returns how many columns to write to out: $COLUMNS if that is a number, else the width of the terminal, else 200.
 func Width(out io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return max(n, narrowest)
@@ -37,7 +36,7 @@ func Width(out io.Writer) int {
 	return unbound
 }
 
-// IsTerminal reports whether a person is at the other end of a stream.
+// IsTerminal reports whether a stream is a terminal.
 func IsTerminal(stream any) bool {
 	if screen, ok := stream.(*Screen); ok {
 		stream = screen.raw
@@ -46,15 +45,15 @@ func IsTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// Wrap breaks s between words into lines of at most width columns. All lines but the first begin with indent spaces, which count. A word
-// that is longer than a line stays whole, since it is a name to be copied. Line ends that s has are spaces: who writes a condition's
-// message must not write a line like one of ours. The spaces that s begins with are kept.
+// Wrap breaks s between words into lines of at most width columns, including the indent of all lines but the first. It does not cut a word
+// that is longer than a line, because a user may want to copy a name. It replaces line ends in s by spaces, so that the message of a
+// condition cannot fake a line of the page. It keeps the spaces at the beginning of s.
 func Wrap(s string, indent, width int) string {
 	rest := strings.TrimLeft(s, " ")
 	return Hang(s[:len(s)-len(rest)], rest, indent, width)
 }
 
-// Hang writes s behind lead, which is one line and stays as it is, and breaks it as Wrap does.
+// Hang returns lead followed by s, which it breaks like Wrap. It does not break lead.
 func Hang(lead, s string, indent, width int) string {
 	var lines []string
 	line, between := oneLine(lead), ""
@@ -72,7 +71,7 @@ func Hang(lead, s string, indent, width int) string {
 	return strings.Join(append(lines, strings.TrimRight(line, " ")), "\n")
 }
 
-// Columns is how wide s is on a terminal. What paints it takes no room.
+// Columns returns how wide s is on a terminal, not counting escape sequences for colours.
 func Columns(s string) int {
 	n := 0
 	for {
@@ -85,20 +84,18 @@ func Columns(s string) int {
 	}
 }
 
-// Pad fills s with spaces on its right up to n columns.
+// Pad appends spaces to s up to n columns.
 func Pad(s string, n int) string { return s + strings.Repeat(" ", max(n-Columns(s), 0)) }
 
-// Below is s with all lines but the first indented: what is printed as it came, such as an error, may have several, and none of them must
-// look like one of ours.
+// Below indents all lines of s but the first, so that an error of several lines cannot fake a line of the page.
 func Below(s string) string { return strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n    ") }
 
-// oneLine is s with its line ends and tabs spelled out: a name or a reason that has some must begin neither a line nor a column like one of
-// ours.
+// oneLine escapes line ends and tabs in s, so that a name or a reason cannot fake a line or a column of the page.
 func oneLine(s string) string { return spelled.Replace(s) }
 
 var spelled = strings.NewReplacer("\n", `\n`, "\t", `\t`)
 
-// Table lays rows out in columns that are as wide as their widest cell, three spaces apart. A row is one line.
+// Table returns a line for each row, with columns as wide as their widest cell, three spaces apart.
 func Table(rows [][]string) []string {
 	var widths []int
 	for _, row := range rows {
@@ -124,7 +121,7 @@ func Table(rows [][]string) []string {
 	return lines
 }
 
-// Widest is how wide the widest of lines is.
+// Widest returns the width of the widest line.
 func Widest(lines []string) int {
 	widest := 0
 	for _, line := range lines {
@@ -133,14 +130,14 @@ func Widest(lines []string) int {
 	return widest
 }
 
-// shortestName is to how many columns a name may be cut: three of them fit beside the numbers of a report in 80 columns.
+// shortestName is the shortest width to which Fit cuts a name: three such names fit beside the numbers of a report in 80 columns.
 const shortestName = 7
 
-// Fit is Table in lines of at most width columns: the names in the first columns are cut in the middle, about as much in
-// each, where the table is wider than that.
+// Fit returns a Table of at most width columns. If the table is too wide, Fit cuts the names in the first columns in their middle, by about
+// the same length in each column.
 func Fit(rows [][]string, names, width int) []string {
 	lines := Table(rows)
-	for cut := 0; cut < 2*names && Widest(lines) > width; cut++ { // again, if one of them was too short to be cut as much
+	for cut := 0; cut < 2*names && Widest(lines) > width; cut++ { // twice, because a column may be too short for its part of the cut
 		column, longest := cut%names, 0
 		for _, row := range rows {
 			longest = max(longest, Columns(oneLine(row[column])))
@@ -159,7 +156,7 @@ func Fit(rows [][]string, names, width int) []string {
 	return lines
 }
 
-// FirstOf are the first names of at most so many, and how many more there are.
+// FirstOf joins at most `most` names, and says how many more there are.
 func FirstOf(names []string, most int) string {
 	if more := len(names) - most; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
@@ -167,7 +164,7 @@ func FirstOf(names []string, most int) string {
 	return strings.Join(names, ", ")
 }
 
-// Capital is s with a capital at its beginning.
+// Capital returns s with a capital first letter.
 func Capital(s string) string {
 	first, size := utf8.DecodeRuneInString(s)
 	if size == 0 {
@@ -176,7 +173,7 @@ func Capital(s string) string {
 	return string(unicode.ToUpper(first)) + s[size:]
 }
 
-// Clock is at as a person reads it at now: the time of day, with the date if it is another day. It is in the zone of now.
+// Clock formats at in the zone of now: the time of day, with the date if that is another day than now.
 func Clock(at, now time.Time) string {
 	at = at.In(now.Location())
 	if at.Format(time.DateOnly) != now.Format(time.DateOnly) {
@@ -185,10 +182,10 @@ func Clock(at, now time.Time) string {
 	return at.Format(time.TimeOnly)
 }
 
-// Moment is Clock, and how far away it is.
+// Moment returns Clock followed by Away in parentheses.
 func Moment(at, now time.Time) string { return Clock(at, now) + " (" + Away(at, now) + ")" }
 
-// Away is how far at is from now, as kubectl writes ages: "in 3m10s", "5m ago", "now".
+// Away returns how far at is from now, in kubectl's format of ages: "in 3m10s", "5m ago", "now".
 func Away(at, now time.Time) string {
 	switch away := at.Sub(now).Round(time.Second); {
 	case away > 0:

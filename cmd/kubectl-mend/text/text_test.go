@@ -98,7 +98,7 @@ func TestNoTextForgesALineOrAColumn(t *testing.T) {
 	}
 }
 
-// hostile writes what a cluster may hold: any text, pieces of what a terminal obeys, and bytes that are no text.
+// hostile generates any text, parts of escape sequences, and bytes that are not UTF-8.
 func hostile() *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.String(), rapid.StringOfN(rapid.RuneFrom(nil, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp), 1, 10, -1),

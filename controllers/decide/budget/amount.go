@@ -8,19 +8,18 @@ import (
 	"strings"
 )
 
-// Amount is a number of machines, or a percentage of all that are watched.
+// Amount is a number of machines, or a percentage of all watched machines.
 type Amount struct {
 	value   int
 	percent bool
 }
 
-// All is the amount that limits nothing: every machine that is watched.
+// All is 100%, which limits nothing.
 var All = Amount{value: 100, percent: true}
 
 var errNegative = errors.New("must not be negative")
 
-// ParseAmount reads "40%" or "2". Neither may be negative; more than 100% is
-// allowed and means all.
+// ParseAmount parses "40%" or "2". Neither may be negative; more than 100% is allowed and means all.
 func ParseAmount(s string) (Amount, error) {
 	number, percent := strings.CutSuffix(s, "%")
 	value, err := strconv.Atoi(number)
@@ -36,8 +35,7 @@ func ParseAmount(s string) (Amount, error) {
 	return Amount{value: min(value, math.MaxInt32), percent: percent}, nil
 }
 
-// Of returns how many of total machines a is, rounded down, as Cluster API does
-// for maxUnhealthy: 40% of 6 is 2.
+// Of returns how many of total machines a is, rounded down as in Cluster API's maxUnhealthy: 40% of 6 is 2.
 func (a Amount) Of(total int) int {
 	if !a.percent {
 		return a.value
@@ -53,11 +51,10 @@ func (a Amount) String() string {
 	return strconv.Itoa(a.value)
 }
 
-// Range is how many machines may be bad for remediation to start; both ends belong to it.
+// Range is how many machines may be unhealthy for remediation to start, including both ends.
 type Range struct{ Min, Max int }
 
-// ParseRange reads "[3-5]". An end that is too large for a status field is
-// lowered to the largest number that fits, which no cluster reaches.
+// ParseRange parses "[3-5]". An end that does not fit into a status field becomes the largest number that fits.
 func ParseRange(s string) (Range, error) {
 	inner, opened := strings.CutPrefix(s, "[")
 	inner, closed := strings.CutSuffix(inner, "]")
@@ -81,8 +78,8 @@ func bound(s string) (int, error) {
 	return int(n), err
 }
 
-// tooLarge reports whether err, from reading s, means nothing but a number that does not fit.
-// strconv looks no further than the digit with which it overflows, so what follows is looked at here.
+// tooLarge reports whether s is a number, and err, from parsing it, says that it does not fit. strconv stops at the digit that overflows,
+// so s may contain other characters after it.
 func tooLarge(s string, err error) bool {
 	return errors.Is(err, strconv.ErrRange) && strings.Trim(s, "0123456789") == ""
 }

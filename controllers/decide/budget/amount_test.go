@@ -9,8 +9,7 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// Nothing here has golden files. The flag is known all the same, or else
-// go test ./controllers/... -update would fail in this package.
+// The flag has no effect here, but without it go test ./controllers/... -update would fail in this package.
 var _ = flag.Bool("update", false, "rewrite golden files")
 
 func TestParseAmount(t *testing.T) {

@@ -1,30 +1,28 @@
 // Package budget decides whether remediations may start, by how many machines or nodes are not healthy.
 package budget
 
-// Population is the state of everything one MachineHealthCheck or NodeHealthCheck
-// watches. Every machine, or node, is counted in exactly one of Healthy, Unhealthy,
-// Pending, Starting, Recovering, Deleting, Unknown and Unread.
+// Population counts the machines or nodes that a MachineHealthCheck or NodeHealthCheck watches. Each is counted in exactly one of Healthy,
+// Unhealthy, Pending, Starting, Recovering, Deleting, Unknown and Unread.
 type Population struct {
 	Healthy   int `json:"healthy"`
-	Unhealthy int `json:"unhealthy"` // to be remediated, whether that has begun or not
+	Unhealthy int `json:"unhealthy"` // whether their remediation has begun or not
 	Pending   int `json:"pending"`
 	Starting  int `json:"starting"`
-	// Recovering counts those that are healthy again and whose remediation is not over: a remediator may still
-	// keep workload away. A NodeHealthCheck counts them here, a MachineHealthCheck under Healthy.
+	// Recovering counts nodes that are healthy again but whose remediation is not over: the remediator may still keep pods away from them.
+	// A MachineHealthCheck counts such machines as Healthy.
 	Recovering int `json:"recovering"`
 	Deleting   int `json:"deleting"`
 	Unknown    int `json:"unknown"`
-	// Unread counts those that are not healthy by what the status of the check says, and that were not read.
+	// Unread counts those that are not healthy according to the status of the check, and that were not read.
 	Unread int `json:"unread,omitempty"`
 
-	// InFlight counts the machines, in whatever state, whose remediation was
-	// begun and is not over.
+	// InFlight counts those, in whatever state, whose remediation has begun and is not over.
 	InFlight int `json:"inFlight"`
 	// Waiting counts those of Unhealthy whose remediation has not begun.
 	Waiting int `json:"waiting"`
 }
 
-// Class is what one machine, or node, is counted as.
+// Class is how one machine or node is counted.
 type Class string
 
 // The classes, in the order in which reports name them.
@@ -39,7 +37,7 @@ const (
 	Unread     Class = "not healthy (not read)"
 )
 
-// Count counts one more of a class.
+// Count adds one machine or node of class c.
 func (p *Population) Count(c Class) {
 	switch c {
 	case Healthy:
@@ -59,18 +57,18 @@ func (p *Population) Count(c Class) {
 	}
 }
 
-// Total is the number of machines that are watched.
+// Total returns how many machines or nodes are watched.
 func (p Population) Total() int { return p.Healthy + p.NotHealthy() }
 
-// NotHealthy is what the limits are compared with: everything that is not plainly
-// well. Machines that start, recover, are deleted or could not be asked count too, since
-// their workload needs the others just as much. (Cluster API: expectedMachines - currentHealthy.)
+// NotHealthy returns the number that is compared with the limits: all that are not Healthy. Machines that start, recover, are being deleted
+// or could not be judged count too, because their workload depends on the others just as much. (Cluster API: expectedMachines -
+// currentHealthy.)
 func (p Population) NotHealthy() int {
 	return p.Unhealthy + p.Pending + p.Starting + p.Recovering + p.Deleting + p.Unknown + p.Unread
 }
 
-// Complete returns the population of total machines of which healthy are healthy, where p counts those of them that were read. What was
-// read is newer than the numbers, so it goes before them.
+// Complete returns the population of total machines, healthy of which are healthy by the check's status. Here p counts the machines that
+// were read. They are newer than the status, so they win where the two contradict.
 func (p Population) Complete(total, healthy int) Population {
 	seen := p.NotHealthy()
 	p.Healthy = max(min(healthy, total-seen), p.Healthy)
@@ -78,15 +76,16 @@ func (p Population) Complete(total, healthy int) Population {
 	return p
 }
 
-// Limits are absolute numbers; percentages are resolved before they get here.
+// Limits are absolute numbers; percentages are resolved already.
 type Limits struct {
-	AtLeast int `json:"atLeast"` // with fewer machines not healthy than this, nothing is started
-	// AtMost is the number above which nothing is started: the fault is elsewhere. It is below zero where more
-	// nodes have to be healthy than there are.
+	// AtLeast is how many machines have to be not healthy before any remediation starts.
+	AtLeast int `json:"atLeast"`
+	// AtMost is how many may be not healthy: if more are, nothing starts, because the cause is likely elsewhere. It is negative if
+	// minHealthy is greater than the number of nodes.
 	AtMost int `json:"atMost"`
 }
 
-// Reason says what held a grant back. The zero value is: nothing did.
+// Reason says why no remediation may start; empty if one may.
 type Reason string
 
 const (
@@ -94,22 +93,21 @@ const (
 	Enough Reason = ""
 	// TooMany means that more machines are not healthy than the limit allows.
 	TooMany Reason = "TooManyUnhealthy"
-	// TooFew means that fewer machines are not healthy than the range asks for.
+	// TooFew means that fewer machines are not healthy than the range requires.
 	TooFew Reason = "TooFewUnhealthy"
 )
 
-// Grant is the answer: whether remediations may start.
+// Grant says whether remediations may start.
 type Grant struct {
 	Reason Reason
-	// Remaining is how many more machines may turn bad before nothing is started any more;
-	// it is what status.remediationsAllowed shows.
+	// Remaining is how many more machines may stop being healthy before no remediation starts any more, as in status.remediationsAllowed.
 	Remaining int
 }
 
 // ShortCircuited reports whether the population as a whole forbids remediation.
 func (g Grant) ShortCircuited() bool { return g.Reason == TooMany || g.Reason == TooFew }
 
-// Decide applies l to p. Where none is unhealthy, none is too many.
+// Decide applies l to p. If all are healthy the result is never TooMany, even if AtMost is negative.
 func Decide(p Population, l Limits) Grant {
 	bad := p.NotHealthy()
 	switch {

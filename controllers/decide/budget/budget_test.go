@@ -12,7 +12,7 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// of returns ten machines, of which the given ones are unhealthy and wait.
+// of returns ten machines, of which waiting ones are unhealthy and wait for remediation.
 func of(waiting int, change ...func(*Population)) Population {
 	p := Population{Unhealthy: waiting, Waiting: waiting}
 	for _, c := range change {
@@ -28,16 +28,16 @@ func deleting(p *Population) { p.Deleting++ }
 func unknown(p *Population)  { p.Unknown++ }
 func unread(p *Population)   { p.Unread++ }
 
-// begun is one more unhealthy machine whose remediation is under way.
+// begun makes one more machine unhealthy, with a remediation under way.
 func begun(p *Population) {
 	p.Unhealthy++
 	p.InFlight++
 }
 
-// lingering is a healthy machine whose remediation is not over yet.
+// lingering is a healthy machine of a MachineHealthCheck whose remediation is not over yet.
 func lingering(p *Population) { p.InFlight++ }
 
-// recovering is a node of which a NodeHealthCheck would say the same.
+// recovering is the same for a node of a NodeHealthCheck.
 func recovering(p *Population) {
 	p.Recovering++
 	p.InFlight++
@@ -121,7 +121,7 @@ func TestEveryClassIsCountedInItsPlace(t *testing.T) {
 
 var few = rapid.IntRange(0, 6)
 
-// anyPopulation is any that can be: those who wait are unhealthy, and what is begun was begun on some machine.
+// anyPopulation generates consistent populations: waiting machines are unhealthy, and no more are in flight than there are machines.
 var anyPopulation = rapid.Custom(func(t *rapid.T) Population {
 	p := Population{
 		Healthy: few.Draw(t, "healthy"), Unhealthy: few.Draw(t, "unhealthy"), Pending: few.Draw(t, "pending"),
@@ -141,13 +141,12 @@ var anyLimits = rapid.Custom(func(t *rapid.T) Limits {
 	return l
 })
 
-// holds checks a rule for many populations under many limits.
 func holds(t *testing.T, rule func(*rapid.T, Population, Limits)) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) { rule(t, anyPopulation.Draw(t, "population"), anyLimits.Draw(t, "limits")) })
 }
 
-// What is allowed is granted, and no more; what is refused has a reason, and nothing else has.
+// A grant has a reason exactly if the limits forbid remediation, and Remaining is what they still allow.
 func TestAGrantStaysWithinItsLimits(t *testing.T) {
 	holds(t, func(t *rapid.T, p Population, l Limits) {
 		g, bad := Decide(p, l), p.NotHealthy()
@@ -210,7 +209,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// C83: what the thresholds make of the nodes of a check.
+// C83: the thresholds of a NodeHealthCheck.
 func TestThresholds(t *testing.T) {
 	cases := map[string]struct {
 		minHealthy, maxUnhealthy string
@@ -260,7 +259,7 @@ func TestThresholds(t *testing.T) {
 	}
 }
 
-// thresholdRow is a row of the table of examples: total, threshold, has to be healthy, may be bad.
+// thresholdRow is a row of the table of examples: total, threshold, how many have to be healthy, how many may be unhealthy.
 var thresholdRow = regexp.MustCompile("(?m)^\\| ([0-9]+) \\| (?:`(min|max)(?:H|Unh)ealthy: ([0-9]+%?)`|none) \\| ([0-9]+) \\| ([0-9]+|none) \\|")
 
 func TestTheDocumentedThresholds(t *testing.T) {

@@ -6,21 +6,19 @@ import (
 	"math"
 )
 
-// DefaultMinHealthy is the minHealthy of a NodeHealthCheck that sets neither threshold. It is the same rule as a
-// maxUnhealthy of 49%, which was the default before. (Seeds 000 and 001.)
+// DefaultMinHealthy is the minHealthy of a NodeHealthCheck that sets neither threshold. It means the same as the earlier default, a
+// maxUnhealthy of 49%. (Seeds 000 and 001.)
 const DefaultMinHealthy = "51%"
 
 var errBothThresholds = errors.New("minHealthy and maxUnhealthy cannot be specified at the same time")
 
-// NodeLimits resolves the thresholds of a NodeHealthCheck that watches total nodes; an empty one is not set. Remediation may start
-// while at least minHealthy nodes are healthy, or while at most maxUnhealthy are not. How many have to be healthy is
-// total - AtMost, in either case.
+// NodeLimits resolves the thresholds of a NodeHealthCheck that watches total nodes; an empty threshold is not set. Remediations may start
+// while at least minHealthy nodes are healthy, or while at most maxUnhealthy are not. In both cases total - AtMost nodes must be healthy.
 //
-// A percentage of minHealthy is rounded up and one of maxUnhealthy down: both to the side on which less is started.
-// (NodeHealthCheck rounds both up, weakness W15.) A maxUnhealthy above total means all; a minHealthy above total is
-// never met, so nothing starts.
+// A percentage in minHealthy is rounded up, and one in maxUnhealthy is rounded down, so that fewer remediations start. (NodeHealthCheck
+// rounds both up, weakness W15.) A maxUnhealthy above total means all; with a minHealthy above total nothing starts.
 //
-// An error has the text of the operator's webhook, with the name of the field. The limits beside it let nothing start.
+// An error has the text of the operator's webhook, with the name of the field. Then the returned limits let nothing start.
 func NodeLimits(minHealthy, maxUnhealthy string, total int) (Limits, error) {
 	switch {
 	case minHealthy != "" && maxUnhealthy != "":
@@ -52,8 +50,8 @@ func parseThreshold(field, s string) (Amount, error) {
 	return a, nil
 }
 
-// Spare returns how many of total nodes may be bad while a of them have to be healthy. A percentage of healthy nodes is
-// rounded up: 51% of 3 is 2, which spares 1. The result is below zero if a is more than there are.
+// Spare returns how many of total nodes may be unhealthy if a of them have to be healthy. A percentage is rounded up: 51% of 3 is 2, so 1
+// node may be unhealthy. The result is negative if a is greater than total.
 func (a Amount) Spare(total int) int {
 	if !a.percent {
 		return total - a.value

@@ -2,26 +2,26 @@ package budget
 
 import "time"
 
-// Storm is what a NodeHealthCheck with a stormCooldownDuration remembers of the last time when too many nodes were not healthy.
+// Storm is the state of a storm: too many nodes of a NodeHealthCheck with a stormCooldownDuration are or recently were not healthy.
 //
-// A common cause, such as a broken switch, ends at one moment, and the nodes are healthy again one by one. Without a cooldown those that
-// are slow would be remediated as soon as few enough are left.
+// After a common cause, such as a broken switch, is fixed, the nodes recover one by one. Without a cooldown, kubemend would remediate the
+// slow nodes as soon as the limits allow it again.
 type Storm struct {
-	// Active says that there is one, or that one is cooling down.
+	// Active says that a storm goes on or is cooling down.
 	Active bool
-	// CoolingSince is when few enough nodes were unhealthy again; zero while there are too many, and without a storm.
+	// CoolingSince is when the limits allowed remediation again; zero while they do not, and without a storm.
 	CoolingSince time.Time
 }
 
-// StormTurn is what there is to tell about a storm.
+// StormTurn is a change of a storm that users are informed about.
 type StormTurn int
 
 const (
-	// StormUnchanged has nothing to tell. A storm that is back while it was cooling down has not ended, so that is no news either.
+	// StormUnchanged means that there is no news. If too many nodes are unhealthy again during the cooldown, the storm just goes on.
 	StormUnchanged StormTurn = iota
 	// StormBegan means that too many nodes are unhealthy now.
 	StormBegan
-	// StormCooling means that few enough nodes are unhealthy again and the cooldown begins.
+	// StormCooling means that the limits allow remediation again and the cooldown begins.
 	StormCooling
 	// StormEnded means that remediations may start again.
 	StormEnded
@@ -30,19 +30,18 @@ const (
 // StormStep is a storm after one more reconcile.
 type StormStep struct {
 	Storm
-	// Blocks says that nothing new may start because of the storm. While there are too many unhealthy nodes the limits say so
-	// as well; they alone do where no cooldown is configured, which never blocks.
+	// Blocks says that no new remediation may start because of the storm. It is never set without a cooldown: then the limits alone block.
 	Blocks bool
-	// Recheck is when the cooldown is over; zero if time alone changes nothing.
+	// Recheck is when the cooldown is over; zero if no cooldown goes on.
 	Recheck time.Time
 	Turn    StormTurn
 }
 
-// Next returns what becomes of s at now. It has to be called in every reconcile, also when no node is unhealthy: a storm that is not looked
-// at does not end, and would hold up the next, unrelated failure for the whole cooldown (weakness W11).
+// Next returns the storm after a reconcile at now. Call it in every reconcile, also when no node is unhealthy: otherwise a storm would not
+// end, and the next, unrelated failure would wait for the whole cooldown (weakness W11).
 //
-// cooldown is the spec's stormCooldownDuration: without one any storm ends at once, and with a changed one the end moves. tooMany says that
-// the limits short-circuit, as Grant does: never when no node is unhealthy.
+// cooldown is the spec's stormCooldownDuration: without it a storm ends at once, and if it changes the end moves. tooMany says that the
+// limits short-circuit and a node is unhealthy.
 func (s Storm) Next(cooldown *time.Duration, tooMany bool, now time.Time) StormStep {
 	switch {
 	case cooldown == nil:
@@ -67,7 +66,7 @@ func (s Storm) Next(cooldown *time.Duration, tooMany bool, now time.Time) StormS
 	return StormStep{Storm: s, Blocks: true, Recheck: due, Turn: turn}
 }
 
-// over is the step after which there is no storm.
+// over returns the step that ends s.
 func over(s Storm) StormStep {
 	if s.Active {
 		return StormStep{Turn: StormEnded}

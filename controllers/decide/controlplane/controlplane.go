@@ -1,7 +1,7 @@
-// Package controlplane decides whether a member of a control plane may be disrupted: powered off, rebooted, or otherwise remediated. It is
-// the one rule for power cycles and NodeHealthChecks (docs/control-plane-safety.md).
+// Package controlplane decides whether a member of a control plane may be disrupted: powered off, rebooted, or otherwise remediated. Power
+// cycles and NodeHealthChecks use the same rule (docs/control-plane-safety.md).
 //
-// It does not ask etcd: a member counts as alive by its API server's identity lease, and by its node.
+// The rule does not query etcd: whether a member is alive is known from the identity lease of its API server, and from its node.
 package controlplane
 
 import (
@@ -11,70 +11,66 @@ import (
 	"time"
 )
 
-// Sign is what one piece of evidence says of a member.
+// Sign is what one object, a node or a lease, says about a member.
 type Sign int
 
 const (
-	// Unknown means that there is no such evidence, or it could not be read.
+	// Unknown means that there is no such object, or it could not be read.
 	Unknown Sign = iota
-	// Alive shows that the member is alive.
+	// Alive means that the node is Ready, or the lease is renewed.
 	Alive
-	// Silent is what would show that, and does not.
+	// Silent means that the node is not Ready, or the lease is not renewed.
 	Silent
 )
 
-// API is what is known of the API of the cluster, wherever it is answered.
+// API says whether any API server of the cluster answers.
 type API int
 
 const (
-	// Connecting means that it is not known yet whether an API server answers. It is the zero value, so that nothing is ever concluded from
-	// it.
+	// Connecting means that this is not known yet. It is the zero value, so that a missing value allows no disruption.
 	Connecting API = iota
-	// Answers means that an API server does.
+	// Answers means that an API server answers.
 	Answers
-	// NoAnswer means that none does. There is no majority to lose then, as far as can be known.
+	// NoAnswer means that no API server answers. Then, as far as can be known, the control plane has lost its majority already.
 	NoAnswer
 )
 
-// Etcd is what the labels of a member's node say of etcd.
+// Etcd is what the labels of a member's node say about etcd.
 type Etcd int
 
 const (
-	// EtcdUnknown is a member whose node was not seen.
+	// EtcdUnknown means that the node was not read.
 	EtcdUnknown Etcd = iota
-	// EtcdLabelled means that it runs etcd.
+	// EtcdLabelled means that the node has the label for etcd.
 	EtcdLabelled
-	// EtcdNotLabelled means that it does not, if any node of its cluster is labelled to.
+	// EtcdNotLabelled means that it does not. Then it runs no etcd if another node of the cluster has the label.
 	EtcdNotLabelled
 )
 
 // Member is one machine of a control plane, or one of its nodes.
 type Member struct {
-	Name string
-	// Node says whether its node is Ready, APIServer whether the API server on it renews its identity lease (see Servers).
-	Node, APIServer Sign
-	// Joining says that it has no node yet. Off, that its host is powered off, for whatever reason. Away, that somebody else
-	// has taken it for maintenance, and that it may go down at any moment.
-	Joining, Off, Away bool
-	Etcd               Etcd
-	// ReplacedBy is what shows that it is being deleted, or that its owner was asked to replace it; empty if it is not. ReplacedSince is
-	// since when.
+	Name      string
+	Node      Sign // whether the node is Ready
+	APIServer Sign // whether the API server on the member renews its identity lease (see Servers)
+	Joining   bool // the member has no node yet
+	Off       bool // its host is powered off, for whatever reason
+	Away      bool // somebody has taken the member for maintenance, so it may go down at any moment
+	Etcd      Etcd
+	// ReplacedBy is the object that shows that the member is being deleted or that its owner was asked to replace it; empty if it is not.
 	ReplacedBy    string
 	ReplacedSince time.Time
-	// Remediation is what disrupts it now; empty if nothing does. Began is when that began: zero if that is not known.
-	Remediation string
-	Began       time.Time
-	// Due is since when it waits to be disrupted, and could be, were it not for the others; zero if it does not. Begun says that its turn
-	// had come already, and nothing was done to it yet: of two that wait for the same reason it goes first.
-	Due   time.Time
+	Remediation   string    // the remediation that disrupts the member now; empty if there is none
+	Began         time.Time // when Remediation began; zero if unknown
+	Due           time.Time // since when the member waits for a remediation that only the other members block; zero if it does not wait
+	// Begun says that its remediation was allowed before, but nothing was done yet. Such a member goes before others like it.
 	Begun bool
 }
 
-// Alive reports whether anything shows that it is alive: then its loss may cost the majority a vote.
+// Alive reports whether the node or the API server shows that m is alive. Then its disruption may cost the majority a vote.
 func (m Member) Alive() bool { return m.Node == Alive || m.APIServer == Alive }
 
-// Votes reports whether it counts among those who are the majority. The lease says more than the node: an API server that renews it has an
-// etcd, as a rule that on its own host, and the kubelet needs neither.
+// Votes reports whether m counts for the majority. The lease is better evidence than the node: an API server can renew its lease only with
+// a working etcd, usually the one on its own host, while a kubelet runs without both.
 func (m Member) Votes() bool {
 	switch {
 	case m.Joining || m.Off || m.Away || m.ReplacedBy != "" || m.Remediation != "":
@@ -95,33 +91,33 @@ type Plane struct {
 type Reason string
 
 const (
-	// BeingRemediated means that another member is being disrupted. One at a time, always.
+	// BeingRemediated means that another member is being disrupted. Only one member may be disrupted at a time.
 	BeingRemediated Reason = "AnotherBeingRemediated"
 	// BeingReplaced means that another member is being deleted, or its owner was asked to replace it.
 	BeingReplaced Reason = "AnotherBeingReplaced"
-	// MajorityAtRisk means that it is alive, and those that are alive without it are not the majority of all members.
+	// MajorityAtRisk means that the member is alive, and the other members that are alive are not a majority.
 	MajorityAtRisk Reason = "MajorityAtRisk"
-	// NotSeen means that it is not known yet whether the API answers, nor which members are alive.
+	// NotSeen means that it is not known yet whether the API answers and which members are alive.
 	NotSeen Reason = "ControlPlaneNotSeen"
-	// NotFirst means that another member that waits is ahead in the queue.
+	// NotFirst means that another waiting member is ahead in the queue.
 	NotFirst Reason = "NotFirstInQueue"
 )
 
 // Objection is one reason why a member has to wait, with its arguments.
 type Objection struct {
 	Reason Reason
-	// Member is the other one, By what remediates or replaces it.
-	Member, By string
-	// Votes is how many voters count as alive without the member that asks, Total how many there are, Needed how many are their majority.
+	Member string // the other member that is the reason
+	By     string // what remediates or replaces Member
+	// Votes is how many voters count as alive without the waiting member, Total is the number of voters, and Needed is their majority.
 	Votes, Total, Needed int
 }
 
-// ReplacementPatience is how long the replacement of a member keeps the others waiting. It takes tens of minutes on bare metal; one that
-// takes longer may wait for the very member that it keeps waiting, and from then on is only a member that is not alive.
+// ReplacementPatience is how long the replacement of a member blocks the others. A replacement takes tens of minutes on bare metal. If it
+// takes longer, it may itself depend on the blocked member; then the replaced member only counts as not alive.
 const ReplacementPatience = 30 * time.Minute
 
-// Majority returns how many of total members are their majority. Control planes of one or two have none that could be protected: etcd needs
-// all of them. It is 0 for these.
+// Majority returns how many of total members are a majority. It returns 0 for one or two members: etcd needs all of them, so there is no
+// member that it could do without.
 func Majority(total int) int {
 	if total <= 2 {
 		return 0
@@ -129,9 +125,10 @@ func Majority(total int) int {
 	return total/2 + 1
 }
 
-// Against returns all that keeps the member called name from being disrupted at now, the first thing first; nothing if it may be. Of
-// several that wait at most one may, and one may whenever none is being remediated or replaced and one of them is not alive, or the others
-// are the majority.
+// Against returns why the member called name must not be disrupted at now, the most important reason first; nil if it may be.
+//
+// At most one of the waiting members may be disrupted. One may be if no member is being remediated or replaced, and either a waiting
+// member is not alive or the others are a majority without it.
 func (p Plane) Against(name string, now time.Time) []Objection {
 	i := slices.IndexFunc(p.Members, func(m Member) bool { return m.Name == name })
 	if i < 0 {
@@ -151,8 +148,7 @@ func (p Plane) Against(name string, now time.Time) []Objection {
 	return nil
 }
 
-// First returns the name of the member that goes first of those that wait: of those that may go, or, if none may, of all; empty if none
-// waits.
+// First returns the first member in the queue that may be disrupted. If none may be, it returns the first of all; empty if none waits.
 func (p Plane) First(now time.Time) string {
 	all := p.queue()
 	if len(all) == 0 {
@@ -162,7 +158,7 @@ func (p Plane) First(now time.Time) string {
 	return all[max(first, 0)].Name
 }
 
-// obstacles is all that keeps m from being disrupted but those that wait as well.
+// obstacles returns why m must not be disrupted, without regard to the queue.
 func (p Plane) obstacles(m Member, now time.Time) []Objection {
 	why := p.others(m, now)
 	voters := p.voters()
@@ -179,8 +175,7 @@ func (p Plane) obstacles(m Member, now time.Time) []Objection {
 	return why
 }
 
-// others are the members that are being disrupted, by the order of their names: those that are being remediated, before those that are
-// being replaced.
+// others returns an objection for each other member that is being remediated, then for each that is being replaced, both ordered by name.
 func (p Plane) others(m Member, now time.Time) []Objection {
 	var why []Objection
 	for _, o := range p.byName() {
@@ -204,7 +199,7 @@ func beganBefore(a, b Member) bool {
 	return cmp.Or(a.Began.Compare(b.Began), strings.Compare(a.Name, b.Name)) < 0
 }
 
-// voters are the members whose majority the cluster needs: those that run etcd, where any node says that it does, else all.
+// voters returns the members whose majority the cluster needs: the members that run etcd, if any node has a label for etcd, else all.
 func (p Plane) voters() []Member {
 	if !slices.ContainsFunc(p.Members, func(m Member) bool { return m.Etcd == EtcdLabelled }) {
 		return p.Members
@@ -222,13 +217,14 @@ func votesWithout(voters []Member, m Member) int {
 	return votes
 }
 
-// queue are the members that wait, in the order in which they go: those that are not alive first, since it costs nothing; then those whose
-// turn had come already; then those that have waited longest; then by name. While it is not known which are alive, that plays no part.
+// queue returns the waiting members in the order in which they are disrupted: first members that are not alive, since they cost no vote;
+// then members with Begun; then by waiting time; then by name. Unless the API answers, whether a member is alive makes no difference.
 func (p Plane) queue() []Member {
 	all := slices.DeleteFunc(slices.Clone(p.Members), func(m Member) bool { return m.Due.IsZero() })
 	cost := func(m Member) int { return yes(p.API == Answers && m.Alive()) }
 	slices.SortFunc(all, func(a, b Member) int {
-		return cmp.Or(cmp.Compare(cost(a), cost(b)), cmp.Compare(yes(b.Begun), yes(a.Begun)), a.Due.Compare(b.Due), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(cost(a), cost(b)), cmp.Compare(yes(b.Begun), yes(a.Begun)),
+			a.Due.Compare(b.Due), strings.Compare(a.Name, b.Name))
 	})
 	return all
 }

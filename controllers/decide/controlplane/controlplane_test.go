@@ -18,7 +18,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
-// members are those of a control plane: a, b, c and so on, of which each is healthy but for what is done to it.
+// members returns n healthy members called a, b, c and so on, with changes.
 func members(n int, changes ...func([]Member)) []Member {
 	all := make([]Member, 0, n)
 	for i := range n {
@@ -30,7 +30,7 @@ func members(n int, changes ...func([]Member)) []Member {
 	return all
 }
 
-// to does this to the member called name.
+// to applies edits to the member called name.
 func to(name string, edits ...func(*Member)) func([]Member) {
 	return func(all []Member) {
 		for _, edit := range edits {
@@ -63,7 +63,7 @@ func begun(m *Member) { m.Begun = true }
 
 func due(d time.Duration) func(*Member) { return func(m *Member) { m.Due = ago(d) } }
 
-// Each row asks for member a. docs/control-plane-safety.md has the same examples.
+// Each row is about member a. docs/control-plane-safety.md has the same examples.
 func TestWhoMayGo(t *testing.T) {
 	cases := map[string]struct {
 		api     API
@@ -260,8 +260,8 @@ func TestALeaseOfAnotherHolderTakesItsNode(t *testing.T) {
 	}
 }
 
-// environment is a control plane as it really is: a member that runs has a vote. Only Against lets a member go, and one that went comes
-// back, or dies.
+// environment simulates a control plane in which each running member has a vote. A member is power-cycled only if Against allows it, and
+// then comes back or dies.
 type environment struct {
 	plane Plane
 	now   time.Time
@@ -271,7 +271,7 @@ func anyEnvironment(t *rapid.T) *environment {
 	return &environment{now: noon, plane: Plane{API: Answers, Members: members(rapid.IntRange(1, 7).Draw(t, "members"))}}
 }
 
-// happens lets something happen to a member that is none of our doing, or ends what we have done.
+// happens changes a member at random, or ends its remediation.
 func (w *environment) happens(t *rapid.T) {
 	m := &w.plane.Members[rapid.IntRange(0, len(w.plane.Members)-1).Draw(t, "member")]
 	switch rapid.SampledFrom([]string{"dies", "is switched off", "recovers", "is asked for", "is replaced", "has joined", "API"}).Draw(t, "event") {
@@ -296,7 +296,7 @@ func (w *environment) happens(t *rapid.T) {
 	}
 }
 
-// goes lets every member that waits and may go, go: all of them are asked before the first one has gone.
+// goes power-cycles the waiting members that Against allows. All answers are collected before the first power cycle.
 func (w *environment) goes(t *rapid.T) {
 	var gone []int
 	for i, m := range w.plane.Members {
@@ -358,8 +358,8 @@ func TestNeverTwoAtOnceAndNeverAMajorityLost(t *testing.T) {
 	})
 }
 
-// Whatever has happened: once nothing is under way and replacements have had their time, one of those that wait goes, unless all of them
-// are alive and the majority needs them.
+// When no remediation is under way and ReplacementPatience has passed, one of the waiting members may be disrupted, unless all of them are
+// alive and needed for the majority.
 func TestSomebodyMayGoInTheEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := anyEnvironment(t)
@@ -368,7 +368,7 @@ func TestSomebodyMayGoInTheEnd(t *testing.T) {
 		}
 		w.now = w.now.Add(ReplacementPatience)
 		if w.plane.API == Connecting {
-			w.plane.API = NoAnswer // so much is known after a minute
+			w.plane.API = NoAnswer // known after a minute
 		}
 		waits, needless := 0, 0
 		for _, m := range w.plane.Members {

@@ -12,22 +12,22 @@ import (
 
 const etcdLabel = "node-role.kubernetes.io/etcd"
 
-// memberLabels are the labels of nodes that belong to a control plane, whatever their values: kubectl takes a role from the key alone.
+// memberLabels are the labels of nodes that belong to a control plane, whatever their values: kubectl reads a role from the key alone.
 var memberLabels = []string{
 	// kubeadm (kubernetes.io/docs/reference/labels-annotations-taints), k3s, RKE2, OpenShift and Talos (siderolabs/talos,
 	// internal/app/machined/pkg/controllers/k8s/node_label_spec.go).
 	"node-role.kubernetes.io/control-plane",
 	"node-role.kubernetes.io/master",       // kubeadm before 1.24, k3s, RKE2, OpenShift
 	"node-role.kubernetes.io/controlplane", // RKE1 (rancher/rke, services/kubeapi.go)
-	// k3s, RKE1 and RKE2. A server that runs etcd alone has no other role (docs.k3s.io/installation/server-roles), nor has
-	// Harvester's witness (harvester/harvester, enhancements/20231113-witness-node-support.md).
+	// k3s, RKE1 and RKE2. It is the only role of a server that runs only etcd (docs.k3s.io/installation/server-roles) and of Harvester's
+	// witness (harvester/harvester, enhancements/20231113-witness-node-support.md).
 	etcdLabel,
-	// OpenShift's topology HighlyAvailableArbiter: it runs etcd alone (openshift/enhancements, arbiter-clusters.md).
+	// OpenShift's topology HighlyAvailableArbiter: the arbiter runs only etcd (openshift/enhancements, arbiter-clusters.md).
 	"node-role.kubernetes.io/arbiter",
-	"node.kubernetes.io/microk8s-controlplane", // MicroK8s writes no role (canonical/microk8s, microk8s-resources/default-args/kubelet)
+	"node.kubernetes.io/microk8s-controlplane", // MicroK8s sets no role label (canonical/microk8s, microk8s-resources/default-args/kubelet)
 }
 
-// RoleLabels are the labels that say whether a node is a member, and whether it runs etcd.
+// RoleLabels returns the labels that say whether a node is a member of a control plane, and whether it runs etcd.
 func RoleLabels() []string { return slices.Clone(memberLabels) }
 
 // IsMember reports whether node belongs to the control plane of its cluster.
@@ -38,7 +38,7 @@ func IsMember(node *corev1.Node) bool {
 	})
 }
 
-// EtcdOf is what node, a member, says of etcd on it. Nil is a node that was not seen.
+// EtcdOf returns what the labels of a member's node say about etcd; EtcdUnknown for nil, a node that was not read.
 func EtcdOf(node *corev1.Node) Etcd {
 	if node == nil {
 		return EtcdUnknown
@@ -49,12 +49,12 @@ func EtcdOf(node *corev1.Node) Etcd {
 	return EtcdNotLabelled
 }
 
-// skew is by how much the clock of the holder of a lease may be ahead of ours.
+// skew is how far the clock of a lease's holder may be ahead of the manager's clock.
 const skew = 30 * time.Second
 
-// Leased reports whether another one than holder has the lease on node (nil if it is gone): the Node Maintenance Operator or a
-// NodeHealthCheck, which may switch the node off at any moment. A lease of a former node of the name counts for nothing, and one renewed in
-// the future (medik8s) as well, but for a skew of clocks.
+// Leased reports whether somebody other than holder has the lease on node (nil if the node is gone): the Node Maintenance Operator or
+// another NodeHealthCheck, which may power the node off at any moment. A lease of a former node with the same name does not count. Neither
+// does a lease that was renewed in the future, as in medik8s, unless skew explains it.
 func Leased(lease *coordinationv1.Lease, node *corev1.Node, holder string, now time.Time) bool {
 	by := ptr.Deref(lease.Spec.HolderIdentity, "")
 	if by == "" || by == holder || lease.Spec.RenewTime == nil || node != nil && ofFormer(lease, node) {
@@ -68,7 +68,7 @@ func ofFormer(lease *coordinationv1.Lease, node *corev1.Node) bool {
 	return len(owners) > 0 && !slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.UID == node.UID })
 }
 
-// Expiry is when lease runs out; zero if nobody has renewed it.
+// Expiry returns when lease expires; zero if it has no renewTime.
 func Expiry(lease *coordinationv1.Lease) time.Time {
 	if lease.Spec.RenewTime == nil {
 		return time.Time{}

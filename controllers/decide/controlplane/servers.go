@@ -3,18 +3,17 @@ package controlplane
 import "time"
 
 const (
-	// renewal is how old a renewal of an identity lease may be, counted from the newest one: an API server renews its own every 10 s.
-	// (Kubernetes, pkg/controlplane/apiserver: IdentityLeaseRenewIntervalPeriod.)
+	// renewal is how far the renewal of an API server's identity lease may be behind the newest renewal. An API server renews its lease
+	// every 10 s (Kubernetes, pkg/controlplane/apiserver: IdentityLeaseRenewIntervalPeriod).
 	renewal = time.Minute
-	// leaseDuration is how long such a lease lasts: an older one is collected as garbage. (The same:
-	// IdentityLeaseDurationSeconds.)
+	// leaseDuration is how long such a lease lasts before it is garbage-collected (IdentityLeaseDurationSeconds, in the same package).
 	leaseDuration = time.Hour
 )
 
-// Servers returns what the identity leases of a cluster's API servers say, by the name of the node that each runs on, from when each was
-// renewed last. It may be asked only while the API answers: then an API server renews, and one that does not is known by how far it is
-// behind the newest renewal. The clock here, which may differ from the cluster's, shows no more than that none was renewed for as long as a
-// lease lasts, which means that no API server renews one (feature gate APIServerIdentity off), and that they say nothing.
+// Servers returns which API servers are alive by their identity leases. Renewed has the renewTime of each lease, by the node of its API
+// server. Call it only while the API answers: then at least one API server renews its lease, and a lease that is far behind the newest
+// renewal belongs to an API server that is down. The manager's clock may differ from the cluster's, so now is used for one question alone:
+// if no lease was renewed for an hour, the feature gate APIServerIdentity is off, and the leases say nothing (nil).
 func Servers(renewed map[string]time.Time, now time.Time) map[string]Sign {
 	var newest time.Time
 	for _, at := range renewed {

@@ -7,22 +7,23 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// Decide returns what comes next for a node that is unhealthy now.
+// Decide returns what to do next for a node that is unhealthy now.
 //
-// The current step is the highest one with a request, whatever is known of those below: an annotation that a remediator removed, or a lost
-// status, makes no step be skipped or taken twice. From there on, the first of these that holds:
+// The current step is the highest one with a request, whatever the requests below say. So no step is skipped or taken twice if a
+// remediator removes the annotation or the check's status is lost. The first of these rules that applies decides:
 //
-//  1. the step was given up: a remediator that does not know is notified first, then the next step is started;
-//  2. the remediator has failed or stopped, or its time has passed: it is given up, also if its request is being deleted or is gone;
-//  3. the request is being deleted: its end is waited for, since its name can be used once only;
-//  4. the request is gone, or could not be made: the step is started again;
-//  5. the remediator is waited for.
+//  1. The step was given up: notify its remediator if the annotation is missing, then start the next step.
+//  2. The remediator has failed or stopped, or the timeout has expired: give the step up, also if the request is being deleted or gone.
+//  3. The request is being deleted: wait, because the next request of this step has the same name.
+//  4. The request is gone, or could not be created: start the step again.
+//  5. Otherwise wait for the remediator.
 //
-// A request is given up by its annotation and then by the check's status, and either of them counts: a crash between the two undoes
-// nothing. A remediator that removes the annotation knew of it, and gets it again on the last step only, for a minute (NotifiedAgainFor).
+// To give a step up, the caller sets the annotation and then writes the check's status. Either of them is enough here, so a crash between
+// the two writes does no harm. If a remediator removes the annotation, it is set again only on the last step, and only for a minute
+// (NotifiedAgainFor).
 //
-// A single step without a timeout (spec.remediationTemplate) is never given up: nothing could follow. (medik8s gives it up after 30
-// minutes.)
+// A single step without a timeout (spec.remediationTemplate) is never given up, because nothing could follow. (medik8s gives it up after
+// 30 minutes.)
 func Decide(steps []Step, requests []Request, now time.Time) Decision {
 	here, asked := highest(len(steps), requests)
 	switch {
@@ -39,8 +40,8 @@ func Decide(steps []Step, requests []Request, now time.Time) Decision {
 	return current(steps[here], here, asked, now)
 }
 
-// highest returns the highest of n steps that has a request, with its requests, the one to go by first: one that exists before one that is
-// gone (the status may remember one that was made again), then the youngest. The step is -1 if none has one.
+// highest returns the highest of n steps that has a request, or -1, and the requests of this step. The decisive request comes first:
+// requests that exist before requests that are gone (the status may have one that was created again since), then the youngest.
 func highest(n int, requests []Request) (step int, asked []Request) {
 	step = -1
 	for _, r := range requests {
@@ -61,7 +62,7 @@ func highest(n int, requests []Request) (step int, asked []Request) {
 	return step, asked
 }
 
-// afterGivingUp decides on a step of which one request was given up: a copy of it that a person made does not begin the step anew.
+// afterGivingUp decides on a step with a request that was given up. A copy of the request that a user created does not restart the step.
 func afterGivingUp(steps, here int, asked []Request, now time.Time) Decision {
 	last := here == steps-1
 	if slices.ContainsFunc(asked, Request.unaware) {
@@ -82,11 +83,11 @@ func afterGivingUp(steps, here int, asked []Request, now time.Time) Decision {
 
 func (r Request) givenUp() bool { return r.Notified || !r.GivenUp.IsZero() }
 
-// unaware reports whether r has a remediator that would go on, if r was given up.
+// unaware reports whether the remediator of r would go on working after r is given up: it has neither the annotation nor success.
 func (r Request) unaware() bool { return !r.Gone && !r.Notified && r.Succeeded != Yes }
 
-// current returns the decision on a step that was not given up. A request that is made again has the time that was left: else a remediator
-// that deletes its own requests would keep the node on the step.
+// current returns the decision on a step that was not given up. The timeout begins with the first request: if each new request had the full
+// timeout, a remediator that deletes its own requests would keep the node on this step forever.
 func current(step Step, here int, asked []Request, now time.Time) Decision {
 	r, d := asked[0], Decision{Step: here}
 	d.Do, d.Reason = progress(r)
@@ -115,8 +116,7 @@ func current(step Step, here int, asked []Request, now time.Time) Decision {
 	return giveUp
 }
 
-// awaitingBoot is d, which waits for a node whose remediator has succeeded and deleted its request no longer than a boot may take, where no
-// timeout of the step ends that.
+// awaitingBoot returns d, but limits a wait for the node after success and deletion of the request to BootsFor, if there is no timeout.
 func awaitingBoot(d Decision, r Request, now time.Time) Decision {
 	if !r.Gone || d.Do != Wait || !d.Recheck.IsZero() {
 		return d
@@ -127,7 +127,7 @@ func awaitingBoot(d Decision, r Request, now time.Time) Decision {
 	return d
 }
 
-// progress returns what is done about a step whose current request is r, as long as nothing ends it.
+// progress returns what to do on a step whose decisive request is r, as long as the step has neither failed nor timed out.
 func progress(r Request) (Action, string) {
 	switch {
 	case r.Refused:
@@ -144,12 +144,12 @@ func progress(r Request) (Action, string) {
 	return Wait, InProgress
 }
 
-// alone returns the decision about the only template of a check without an escalation: nothing follows, however it ends.
+// alone returns the decision about the only template of a check without an escalation. Nothing follows, however the remediation ends.
 func alone(r Request, now time.Time) Decision {
 	d := Decision{}
 	switch d.Do, d.Reason = progress(r); {
 	case d.Reason != InProgress:
-	case r.Notified: // the failure that is reported may well be its effect
+	case r.Notified: // a reported failure is likely the effect of the annotation
 		d.Reason = ToldToStop
 	case r.Succeeded == No:
 		d.Reason = Failed
@@ -159,11 +159,11 @@ func alone(r Request, now time.Time) Decision {
 	return awaitingBoot(d, r, now)
 }
 
-// stopped reports whether r is not worked on by a remediator that never speaks of success. One that does speak of it is not judged by
-// Processing: that gave up too early where a reboot is slow (NodeHealthCheck issue 208).
+// stopped reports whether Processing is False and Succeeded was never set. If a remediator sets Succeeded, Processing is ignored: otherwise
+// steps with a slow reboot would be given up too early (NodeHealthCheck issue 208).
 func (r Request) stopped() bool { return r.Succeeded == Unsaid && r.Processing == No }
 
-// stoppedSince is never before the request was made: a condition that has no time of its own has stood since then at most.
+// stoppedSince returns the last transition of Processing, but not before r.Started, because the condition may have no lastTransitionTime.
 func (r Request) stoppedSince() time.Time {
 	if r.ProcessingSince.Before(r.Started) {
 		return r.Started

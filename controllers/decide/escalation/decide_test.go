@@ -21,15 +21,14 @@ func ago(d time.Duration) time.Time { return noon.Add(-d) }
 var (
 	// single is the one step of a check with a remediationTemplate.
 	single = []Step{{}}
-	// two is a ladder of two templates.
-	two = []Step{{5 * time.Minute}, {10 * time.Minute}}
-	// three has two templates of one kind, and is what upstream gets stuck on.
+	two    = []Step{{5 * time.Minute}, {10 * time.Minute}}
+	// three has two templates of one kind. With these, medik8s' operator never reaches the last step.
 	three = []Step{{5 * time.Minute}, {5 * time.Minute}, {10 * time.Minute}}
-	// patient waits for its first template without end; the webhook admits no such check today.
+	// patient has no timeout for its first step; the webhook refuses such checks today.
 	patient = []Step{{0}, {10 * time.Minute}}
 )
 
-// asked is a request of a step that was made a minute ago and is worked on.
+// asked returns a request that was created a minute ago and that its remediator works on.
 func asked(step int, change ...func(*Request)) Request {
 	r := Request{Step: step, Started: ago(time.Minute), Processing: Yes, Succeeded: Unsure, ProcessingSince: ago(time.Minute)}
 	for _, c := range change {
@@ -50,10 +49,9 @@ func given(r *Request)     { r.GivenUp = ago(time.Second) }
 func told(r *Request)      { r.Notified = true }
 func both(r *Request)      { given(r); told(r) }
 
-// started is a request that was made so long ago.
 func started(d time.Duration) func(*Request) { return func(r *Request) { r.Started = ago(d) } }
 
-// stopped is what a remediator does that knows Processing but not Succeeded.
+// stopped sets Processing to False, as a remediator that does not use Succeeded.
 func stopped(d time.Duration) func(*Request) {
 	return func(r *Request) { r.Succeeded, r.Processing, r.ProcessingSince = Unsaid, No, ago(d) }
 }
@@ -197,7 +195,7 @@ func TestWhatNothingFollows(t *testing.T) {
 	}
 }
 
-// A status may remember a request that was made again.
+// The check's status may have a request that was created again since.
 func TestTheRequestThatExistsIsTheOneToGoBy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		given []Request
@@ -215,7 +213,7 @@ func TestTheRequestThatExistsIsTheOneToGoBy(t *testing.T) {
 	}
 }
 
-// The environments below are small on purpose, and their times are few, so that requests meet on a step and moments often coincide.
+// There are only few values on purpose, so that requests are often on the same step and times are often equal.
 var (
 	moments  = rapid.Map(rapid.IntRange(-24, 2), func(n int) time.Time { return in(time.Duration(n) * 30 * time.Second) })
 	timeouts = rapid.Map(rapid.IntRange(0, 10), func(n int) time.Duration { return time.Duration(n) * time.Minute })
@@ -231,7 +229,7 @@ var anyLadder = rapid.Custom(func(t *rapid.T) []Step {
 	return steps
 })
 
-// anyRequest is any that can be found, and some that cannot: on steps that are not there.
+// anyRequest generates requests, also on steps that do not exist.
 var anyRequest = rapid.Custom(func(t *rapid.T) Request {
 	r := Request{
 		Step: rapid.IntRange(-1, 4).Draw(t, "step"), Started: moments.Draw(t, "started"), Notified: seldom.Draw(t, "told"),
@@ -245,21 +243,19 @@ var anyRequest = rapid.Custom(func(t *rapid.T) Request {
 	return r
 })
 
-// No two of the requests were made at the same moment on the same step: which of them is the younger one is not ours to say.
+// anyRequests generates requests of which no two have the same step and time, because it would be undefined which one is younger.
 var anyRequests = rapid.SliceOfNDistinct(anyRequest, 0, 6, func(r Request) string { return fmt.Sprint(r.Step, r.Started) })
 
-// holds checks a rule for many requests on many ladders.
 func holds(t *testing.T, rule func(*rapid.T, []Step, []Request)) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) { rule(t, anyLadder.Draw(t, "ladder"), anyRequests.Draw(t, "requests")) })
 }
 
-// on returns the requests on a step.
 func on(requests []Request, step int) []Request {
 	return slices.DeleteFunc(slices.Clone(requests), func(r Request) bool { return r.Step != step })
 }
 
-// top is the highest step with a request, in other words than Decide's; -1 if there is none.
+// top returns the highest step with a request, computed in another way than in Decide; -1 if there is none.
 func top(steps []Step, requests []Request) int {
 	for step := len(steps) - 1; step >= 0; step-- {
 		if len(on(requests, step)) > 0 {
@@ -339,7 +335,7 @@ func TestEveryWaitEndsByItselfOrSaysWhatItIsFor(t *testing.T) {
 	})
 }
 
-// Where time is to change nothing, what is done is compared, and not the words: they name a more telling reason when its time has come.
+// If Recheck is zero, time must not change the action. It may change the reason.
 func TestNothingChangesBeforeRecheckAndSomethingDoesThen(t *testing.T) {
 	same := func(a, b Decision) bool { return a.Do == b.Do && a.Step == b.Step && a.Notify == b.Notify }
 	holds(t, func(t *rapid.T, steps []Step, requests []Request) {
@@ -359,7 +355,7 @@ func TestNothingChangesBeforeRecheckAndSomethingDoesThen(t *testing.T) {
 			t.Fatalf("changed before its time: -at noon +before the recheck\n%s", diff)
 		}
 		then, want := Decide(steps, requests, s.Recheck), map[Action]Action{Wait: GiveUp, Start: GiveUp, GiveUp: Exhausted}[s.Do]
-		if s.Do == Wait && steps[s.Step].Timeout <= 0 && s.Reason == AwaitingNode { // for as long as a boot may take
+		if s.Do == Wait && steps[s.Step].Timeout <= 0 && s.Reason == AwaitingNode { // after BootsFor
 			want = Start
 		}
 		if then.Do != want {
@@ -368,7 +364,7 @@ func TestNothingChangesBeforeRecheckAndSomethingDoesThen(t *testing.T) {
 	})
 }
 
-// The order in which an API or a status lists requests must not show.
+// The result must not depend on the order of the requests.
 func TestTheOrderOfRequestsDoesNotShow(t *testing.T) {
 	holds(t, func(t *rapid.T, steps []Step, requests []Request) {
 		given := slices.Clone(requests)
@@ -396,7 +392,7 @@ func TestTakingStepsEndsInAWaitOrAtTheEnd(t *testing.T) {
 			case GiveUp:
 				giveUp(requests, s)
 			}
-			// On each step: a missing one made again, given up, told.
+			// On each step: create a missing request again, notify the remediator, give up.
 			if taken > 3*len(steps) {
 				t.Fatalf("no end after %d steps, the last one %+v", taken, s)
 			}
@@ -404,7 +400,7 @@ func TestTakingStepsEndsInAWaitOrAtTheEnd(t *testing.T) {
 	})
 }
 
-// giveUp does what the caller has to do.
+// giveUp does what the caller of Decide has to do for GiveUp.
 func giveUp(requests []Request, s Decision) {
 	for i := range requests {
 		r := &requests[i]

@@ -1,7 +1,7 @@
-// Package escalation decides which remediation template of a NodeHealthCheck an unhealthy node gets next.
+// Package escalation decides which remediation template of a NodeHealthCheck is used next for an unhealthy node.
 //
-// The templates are the steps of an escalation, and a node goes from one to the next, never back. Whether a step may be taken now (pauses,
-// limits, the queue, leases), and whether the node is unhealthy at all, is for the caller to decide.
+// The templates are the steps of an escalation, and a node goes from one step to the next, never back. The caller decides whether the node
+// is unhealthy and whether a step may be taken now (pauses, limits, the queue, leases).
 package escalation
 
 import (
@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// StoppedFor is how long a remediator that never speaks of success has to have been not processing before it counts as failed.
+	// StoppedFor is how long Processing has to be False before a remediator that never sets Succeeded counts as failed.
 	// (NodeHealthCheck v0.4; later remediators set Succeeded, which counts at once.)
 	StoppedFor = 30 * time.Second
-	// BootsFor is how long a node is waited for whose only remediator has succeeded and deleted its request: another one would end the
-	// boot.
+	// BootsFor is how long kubemend waits for a node after its only remediator has succeeded and deleted its request. A new request would
+	// interrupt the boot.
 	BootsFor = 30 * time.Minute
-	// NotifiedAgainFor is how long after the last step was given up its remediator is notified again if it does not know: long enough to
-	// make good a crash between two writes, too short for a quarrel with a remediator that takes our annotation off.
+	// NotifiedAgainFor is how long after the last step was given up its remediator is notified again if the annotation is missing: long
+	// enough to recover from a crash between two writes, too short for a conflict with a remediator that removes the annotation.
 	NotifiedAgainFor = time.Minute
 )
 
-// Step is one template. Timeout is how long it has to bring the node back, from the creation of its request; zero or less waits for ever.
+// Step is one template. Timeout begins with the creation of its request; zero or less means that there is no timeout.
 type Step struct{ Timeout time.Duration }
 
-// Status is that of a condition of the remediators' contract. Unsaid means that there is no such condition, Unsure that it is Unknown.
+// Status is the status of a condition that remediators set by their contract.
 type Status int
 
-// The statuses.
+// The statuses. Unsaid means that the condition is missing, Unsure that its status is Unknown.
 const (
 	Unsaid Status = iota
 	Yes
@@ -37,7 +37,7 @@ const (
 	Unsure
 )
 
-// Condition is the condition of that type of a request, shared with obj: read only; nil if there is none that can be read.
+// Condition returns the condition of a type from a request; nil if it is missing or cannot be parsed. It is shared with obj: read only.
 func Condition(obj *unstructured.Unstructured, kind string) map[string]any {
 	list, _, err := unstructured.NestedFieldNoCopy(obj.Object, "status", "conditions")
 	conditions, isList := list.([]any)
@@ -52,7 +52,7 @@ func Condition(obj *unstructured.Unstructured, kind string) map[string]any {
 	return nil
 }
 
-// Says is the status of that condition, and since when it is so.
+// Says returns the status of a condition, and its lastTransitionTime.
 func Says(obj *unstructured.Unstructured, kind string) (Status, time.Time) {
 	fields := Condition(obj, kind)
 	text, _ := fields["lastTransitionTime"].(string)
@@ -68,37 +68,37 @@ func Says(obj *unstructured.Unstructured, kind string) (Status, time.Time) {
 	return Unsure, at
 }
 
-// Request is what a remediator was asked on a step, as it was found.
+// Request is a remediation request, or what the check's status remembers of it.
 type Request struct {
-	// Step is an index. Requests of templates that the check no longer names are ignored.
+	// Step is the index of the request's template in the escalation; -1 if the check does not name the template any more.
 	Step int
-	// Started is the creation of the request. It has to be set: since the zero moment every timeout has passed.
+	// Started is the creation of the request. It has to be set: counted from the zero time, every timeout has expired.
 	Started time.Time
-	// GivenUp is when the request was given up, by its annotation or by the check's status, whichever of them knows; zero if neither does.
+	// GivenUp is when the request was given up, from its annotation or the check's status; zero if it was not.
 	GivenUp time.Time
-	// Notified says that the annotation remediation.medik8s.io/nhc-timed-out is on it, whatever its value.
+	// Notified says that the request has the annotation remediation.medik8s.io/nhc-timed-out, whatever its value.
 	Notified bool
 
 	Succeeded, Processing Status
 	ProcessingSince       time.Time // the last transition of Processing
 
-	// Gone says that only the check's status remembers it, Refused that it was asked for since Started and could not be made; it is Gone
-	// too.
-	Deleting, Gone, Refused bool
+	Deleting bool // the request has a deletionTimestamp
+	Gone     bool // the request does not exist; only the check's status or the manager's memory has it
+	Refused  bool // creating the request has failed since Started; then Gone is set too
 }
 
-// Action is what a step comes down to.
+// Action is what to do on a step.
 type Action int
 
 // The actions.
 const (
-	// Wait means that nothing is to be done before Recheck, or before something else changes.
+	// Wait means that there is nothing to do until Recheck, or until something else changes.
 	Wait Action = iota
-	// Start means that a request is to be made on the step.
+	// Start means that the caller creates a request from the step's template.
 	Start
-	// GiveUp means that the requests of the step have had their chance. The caller writes, in this order, the annotation onto each of
-	// them that is there, does not carry it and has not succeeded, if Notify says so, then the time into the check's status; and decides
-	// again at once.
+	// GiveUp means that the step has failed. If Notify is set, the caller first sets the annotation on each request of the step that
+	// exists, does not have the annotation and has not succeeded. Then the caller writes the time into the check's status and decides again
+	// at once.
 	GiveUp
 	// Exhausted means that the last step was given up and none is left.
 	Exhausted
@@ -106,21 +106,21 @@ const (
 
 // The reasons of decisions.
 const (
-	InProgress       = "RemediationInProgress" // at work, or has not said that it is not
-	AwaitingNode     = "WaitingForNode"        // it says that it has succeeded
+	InProgress       = "RemediationInProgress" // the remediator works, or has reported nothing
+	AwaitingNode     = "WaitingForNode"        // the remediator has reported success
 	AwaitingDeletion = "RequestBeingDeleted"
-	ToldToStop       = "RemediatorToldToStop" // by another operator, of a check without an escalation
+	ToldToStop       = "RemediatorToldToStop" // another operator set the annotation; only without an escalation
 
 	FirstStep = "FirstRemediation"
 	NextStep  = "NextRemediation"
-	Vanished  = "RequestDeleted" // before its time was over: it is made again
+	Vanished  = "RequestDeleted" // before the timeout expired: the request is created again
 	NotMade   = "RequestNotMade"
 
 	Failed      = "RemediationFailed"  // Succeeded=False
-	Stopped     = "RemediationStopped" // no longer processing, and never spoke of success or failure
+	Stopped     = "RemediationStopped" // Processing=False, and Succeeded was never set
 	TimedOut    = "RemediationTimedOut"
-	NeverMade   = "RequestNeverMade"      // the timeout has passed and no request could be made
-	NotNotified = "RemediatorNotNotified" // it was given up before, and its remediator does not know
+	NeverMade   = "RequestNeverMade"      // the timeout has expired and no request could be created
+	NotNotified = "RemediatorNotNotified" // the step was given up before, but the annotation is missing
 
 	NoTemplateLeft = "NoTemplateLeft"
 )
@@ -128,19 +128,19 @@ const (
 // Decision is what to do on which step, and why.
 type Decision struct {
 	Do Action
-	// Step is the step concerned: the one to start, to give up or to wait for; the last one when the escalation is exhausted.
+	// Step is the step to start, to give up or to wait for; the last step if the escalation is exhausted.
 	Step int
-	// Notify says that a remediator is to be notified of GiveUp by the annotation. One that has succeeded is not: nothing has to stop.
+	// Notify says that GiveUp sets the annotation on a request. A remediator that has succeeded is not notified: it has nothing to stop.
 	Notify bool
-	// Reason is the same while nothing but time changes.
+	// Reason stays the same while only time passes.
 	Reason string
-	// Expires is when the time of the step is over that is waited for; zero if it has no timeout.
+	// Expires is when the timeout of the current step expires; zero if it has none.
 	Expires time.Time
-	// Recheck is the first moment at which time alone changes what to do; zero if none does.
+	// Recheck is the first moment at which the decision changes although no object changes; zero if there is none.
 	Recheck time.Time
 }
 
-// NothingFollows reports whether the remediator came to an end, and the check has no step that could follow.
+// NothingFollows reports whether the remediator has ended without success, and the check has no further step.
 func (d Decision) NothingFollows() bool {
 	return d.Do == Wait && (d.Reason == Failed || d.Reason == Stopped || d.Reason == ToldToStop)
 }

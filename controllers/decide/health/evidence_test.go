@@ -7,7 +7,6 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// machineSays is a condition of the Machine.
 func machineSays(kind, status, reason string, since time.Time) Signal {
 	return Signal{Source: OnMachine, Type: kind, Status: status, Reason: reason, Since: since}
 }
@@ -34,8 +33,8 @@ func (t Target) failed(how string) Target {
 	return t
 }
 
-// evidence has a rule of 5 minutes for each kind of author: Cluster API's copy of the node, KubeadmControlPlane's look at a pod, a
-// provider's condition, and the node itself.
+// evidence has a rule with 5 minutes for each kind of writer: Cluster API's copy of a Node's condition, a condition that
+// KubeadmControlPlane reads from a pod, a condition of an infrastructure provider, and a condition of the Node itself.
 var evidence = Policy{NodeStartup: 10 * time.Minute, Rules: []Rule{
 	{Source: OnMachine, Type: NodeReady, Status: "False", For: 5 * time.Minute},
 	{Source: OnMachine, Type: NodeReady, Status: "Unknown", For: 5 * time.Minute},
@@ -112,7 +111,7 @@ func TestNothingCountsThatIsOlderThanAPause(t *testing.T) {
 	}.run(t, evidence)
 }
 
-// What was seen of the nodes: TestAnOutageIsLeftOut.
+// TestAnOutageIsLeftOut has the conditions of Nodes.
 func TestWhatWasWrittenByWhoWasBlindTooCountsFromTheEndOfAnOutage(t *testing.T) {
 	const m, h = time.Minute, time.Hour
 	unknown := machineSays("EtcdPodHealthy", "Unknown", InspectionFailed, ago(h))
@@ -169,7 +168,7 @@ func TestAFindingThatCountsLateSaysWhy(t *testing.T) {
 	}
 }
 
-// A stamp is of a clock of somebody else, or missing. (The clock of a kubelet after a loss of power is that of 2020.)
+// A lastTransitionTime comes from another clock, or is missing. (After a power failure, a kubelet's clock may start in 2020.)
 func TestSinceWhenAConditionCounts(t *testing.T) {
 	const m, h = time.Minute, time.Hour
 	notReady := func(stamp time.Time) []Signal { return []Signal{notReady(stamp)} }
@@ -178,7 +177,7 @@ func TestSinceWhenAConditionCounts(t *testing.T) {
 		was   Seen
 		blind bool
 		stamp time.Time
-		want  time.Duration // ago; below zero: from now, as it has no stamp that can be true
+		want  time.Duration // ago; negative: counts from now, because its lastTransitionTime cannot be true
 	}{
 		"since its stamp, at the first look":                              {first, false, ago(h), h},
 		"a stamp older than the object, at the first look":                {first, false, ago(25 * h), -1},
@@ -214,7 +213,7 @@ func TestSinceWhenAConditionCounts(t *testing.T) {
 	}
 }
 
-// Time without contact is added to what was running when it began. What is first seen afterwards counts from a minute after its end.
+// An outage is added to timeouts that were running when it began. A condition that is first seen afterwards counts from a minute after it.
 func TestAnOutageIsLeftOut(t *testing.T) {
 	const m = time.Minute
 	pod := func(status string, since time.Time) Signal { return machineSays("EtcdPodHealthy", status, "", since) }
@@ -248,7 +247,7 @@ func TestAnOutageIsLeftOut(t *testing.T) {
 	}
 }
 
-// Time in which nobody could look at a machine is no part of the time for which it was bad.
+// An outage does not count for a streak.
 func TestTimeWithoutContactIsNotCountedTogether(t *testing.T) {
 	const m = time.Minute
 	rules := []Rule{

@@ -1,8 +1,7 @@
-// Package health judges whether one machine is healthy.
+// Package health judges whether one machine or node is healthy.
 //
-// It is given facts, a policy and a moment, and returns a verdict. It reads no
-// API, writes no condition and logs nothing, so a verdict can be reproduced from
-// a bug report by copying the facts into a test.
+// It takes facts, a policy and the current time, and returns a verdict. It does not read the API, write conditions or log, so a verdict
+// from a bug report can be reproduced by copying the facts into a test.
 package health
 
 import (
@@ -10,7 +9,7 @@ import (
 	"time"
 )
 
-// Source says which object a signal was seen on.
+// Source is the kind of object that has a condition.
 type Source string
 
 const (
@@ -20,38 +19,36 @@ const (
 	OnNode Source = "Node"
 )
 
-// ConnectionDown is the reason that Cluster API gives to conditions of a Machine
-// which it sets to Unknown because it lost the connection to the workload
-// cluster. Such a condition mirrors the state of the connection and says nothing
-// about the machine, so it is never evidence.
+// ConnectionDown is the reason of a Machine's conditions that Cluster API sets to Unknown because it lost the connection to the workload
+// cluster. Such a condition says nothing about the machine, so it never counts.
 const ConnectionDown = "ConnectionDown"
 
-// InspectionFailed is the reason that control planes give to conditions of their machines which they set to Unknown because
-// they could not look. While the workload cluster is out of reach it is the connection that it tells of.
+// InspectionFailed is the reason of a Machine's conditions that a control plane provider sets to Unknown because it could not inspect the
+// machine. While the workload cluster is out of reach, such a condition says nothing about the machine.
 const InspectionFailed = "InspectionFailed"
 
-// InternalError is the reason that Cluster API gives to NodeReady and NodeHealthy of a Machine when it could not read the node. While
-// we cannot see the node either it says nothing about the machine.
+// InternalError is the reason of a Machine's conditions NodeReady and NodeHealthy when Cluster API could not read the node. While kubemend
+// cannot read the node either, such a condition says nothing about the machine.
 const InternalError = "InternalError"
 
-// NodeReady and NodeHealthy are the conditions of a Machine in which Cluster API repeats what it last saw of its node: NodeReady the node's
-// condition Ready, NodeHealthy that one together with the three pressures. (Cluster API, machine_controller_status.go.) They have no
-// heartbeat: while Cluster API does not look, because it is paused, down or has lost the connection, they stay as they are.
+// Cluster API copies conditions of the Node to two conditions of its Machine (machine_controller_status.go). These have no heartbeat: they
+// stay as they are while Cluster API is paused, down or disconnected from the workload cluster.
 const (
-	NodeReady   = "NodeReady"
+	// NodeReady is the Node's condition Ready.
+	NodeReady = "NodeReady"
+	// NodeHealthy combines the Node's conditions Ready, MemoryPressure, DiskPressure and PIDPressure.
 	NodeHealthy = "NodeHealthy"
 )
 
-// remote are the other conditions of a Machine that somebody wrote who looked into the workload cluster. (KubeadmControlPlane.)
+// remote are the conditions of a Machine that KubeadmControlPlane sets from what it reads in the workload cluster.
 var remote = map[string]bool{
 	"APIServerPodHealthy": true, "ControllerManagerPodHealthy": true, "SchedulerPodHealthy": true, "EtcdPodHealthy": true,
 	"EtcdMemberHealthy": true, "NodeKubeadmLabelsAndTaintsSet": true,
 }
 
-// Settling is how long after a pause or an outage a condition that is older is taken for what was true before it. Its writer has that time
-// to look again: a kubelet posts a change within 10 seconds, ClusterCache tries to connect every 10 to 30 seconds, and the controllers that
-// write conditions of Machines begin with all objects at once. Only an older condition needs it: while its status stays, its writer does
-// not write it anew, so nothing shows that it looked.
+// Settling is how long after a pause or an outage an older condition does not count. In that time its writer corrects it if it is outdated:
+// a kubelet posts a change within 10 seconds, ClusterCache reconnects every 10 to 30 seconds, and the controllers that write conditions of
+// Machines then reconcile all of them. A status that is still true is not written again, so only time shows that it was checked.
 const Settling = time.Minute
 
 // Signal is one condition as last reported.
@@ -60,19 +57,18 @@ type Signal struct {
 	Type   string
 	Status string
 	Reason string
-	// Since is the condition's last transition, or later for the doubt Late.
+	// Since is the condition's last transition, or a later time because of the doubt Late.
 	Since time.Time
 	Late  Doubt
 }
 
-// ReadyMissing is what a Node says that has no Ready condition, as the node-lifecycle controller would write it: somebody has replaced the
-// list of conditions. A kubelet that runs restores it within ten seconds; without this a Node that was not Ready would count as recovered.
+// ReadyMissing stands for the missing Ready condition of a Node, as the node lifecycle controller would write it. The condition is missing
+// after a client has replaced the list of conditions. A running kubelet restores it within ten seconds. Without this signal a Node that
+// was not Ready would count as recovered.
 var ReadyMissing = Signal{Source: OnNode, Type: "Ready", Status: "Unknown", Reason: "NodeStatusNeverUpdated"}
 
-// Rule calls a machine unhealthy once a matching signal has lasted For.
-//
-// Rules are alternatives: one that is met is enough. A condition that is missing
-// matches no rule (Cluster API, spec.checks of MachineHealthCheck), but for ReadyMissing.
+// Rule makes a machine unhealthy once a matching signal has lasted For. One matching rule is enough. A missing condition matches no rule
+// (Cluster API, spec.checks of MachineHealthCheck), except that a missing Ready counts as ReadyMissing.
 type Rule struct {
 	Source Source
 	Type   string
@@ -80,95 +76,94 @@ type Rule struct {
 	For    time.Duration
 }
 
-// Node says what is known of the node behind a machine.
+// Node says what is known about the Node of a machine.
 type Node int
 
 const (
-	// NodeUnseen means that the workload cluster could not be asked.
+	// NodeUnseen means that the workload cluster could not be read.
 	NodeUnseen Node = iota
-	// NodeAwaited means that the machine has not named a node yet.
+	// NodeAwaited means that the Machine's status.nodeRef is not set yet.
 	NodeAwaited
-	// NodePresent means that the node named by the machine exists.
+	// NodePresent means that the Machine's Node exists.
 	NodePresent
-	// NodeGone means that the machine names a node which no longer exists.
+	// NodeGone means that status.nodeRef names a Node that no longer exists.
 	NodeGone
-	// NodeOther means that the node of that name is not the machine's by its provider ID, and that no other one is.
+	// NodeOther means that the Node in status.nodeRef has another provider ID than the Machine, and that no Node has the Machine's.
 	NodeOther
 )
 
-// Gate is a reason why a machine cannot be judged yet, whatever its conditions say.
+// Gate is a reason why a machine cannot be judged yet, whatever its conditions are.
 type Gate string
 
 const (
-	// Open is the absence of a gate.
+	// Open means that there is no such reason.
 	Open Gate = ""
-	// ControlPlaneNotInitialized holds up every machine that is not part of the control plane.
+	// ControlPlaneNotInitialized applies to every machine that is not part of the control plane.
 	ControlPlaneNotInitialized Gate = "ControlPlaneNotInitialized"
-	// InfrastructureNotReady holds up every machine of the cluster.
+	// InfrastructureNotReady applies to every machine of the cluster.
 	InfrastructureNotReady Gate = "InfrastructureNotReady"
-	// ClockWrong holds up every machine of a check: times that others have written cannot be compared with the manager's.
+	// ClockWrong applies to every machine of a check: timestamps from other clocks cannot be compared with the manager's clock.
 	ClockWrong Gate = "ClockWrong"
 )
 
 // Target is everything known about one machine at the moment it is judged.
 type Target struct {
-	// Marked says that an operator asked for remediation by annotation.
+	// Marked says that a user requested remediation by annotation.
 	Marked bool
-	// Failure is what Cluster API says has failed for good, in one sentence; empty if nothing has.
+	// Failure is the Machine's terminal failure as Cluster API reports it, in one sentence; empty if there is none.
 	Failure string
-	// Paused says that Cluster API has not taken the machine up again since a pause: its conditions are as old as that, and clocks stand
-	// still.
+	// Paused says that Cluster API is paused, or has not reconciled the Machine since a pause. Its conditions may be outdated, and no
+	// timeout expires.
 	Paused bool
-	// Resumed is when Cluster API last took the machine up after a pause; zero if it never did.
+	// Resumed is when Cluster API last resumed the Machine after a pause; zero if it never did.
 	Resumed time.Time
-	// Reached is when the workload cluster was reached again after it had been out of reach; zero if it never was.
+	// Reached is when the last outage of the workload cluster ended; zero if there was none.
 	Reached time.Time
 	Gate    Gate
 	Node    Node
-	// NodeName is empty while the machine has not named a node.
+	// NodeName is empty while status.nodeRef is not set.
 	NodeName string
-	// Other is in the way of knowing the machine's node; zero if nothing is.
+	// Other is a Node because of which the machine's Node is not known; zero if there is none.
 	Other Other
-	// AwaitedSince is the moment from which a first node is waited for, or one of the machine's provider ID. It has to be set
-	// while the node is awaited: since the zero moment everything is late. Lost is for how long since then the workload cluster was out of
-	// reach; zero if that is not known, and the node is awaited anew since Reached.
+	// AwaitedSince is when the startup timeout begins. It has to be set while the Node is awaited: counted from the zero time, every
+	// timeout has expired.
 	AwaitedSince time.Time
-	Lost         time.Duration
-	// Signals are read, not kept: the caller may reuse the slice afterwards.
+	// Lost is how long the workload cluster was out of reach since AwaitedSince; zero if unknown: then the timeout starts again at Reached.
+	Lost time.Duration
+	// Signals are only read, so the caller may reuse the slice afterwards.
 	Signals []Signal
 }
 
-// Policy is the part of a MachineHealthCheck's spec that judging needs.
+// Policy is the part of a check's spec that judging needs.
 type Policy struct {
 	Rules []Rule
-	// NodeStartup is how long a first node is waited for; zero waits for ever.
+	// NodeStartup is the timeout for the Machine's first Node; zero means that there is none.
 	NodeStartup time.Duration
 }
 
-// Misjudges reports whether a clock that is wrong by that much may let a timeout end too early: it exceeds the shortest one.
+// Misjudges reports whether a clock that is wrong by this much may end a timeout too early: the error exceeds the shortest timeout.
 func (p Policy) Misjudges(wrong time.Duration) bool {
 	exceeds := func(timeout time.Duration) bool { return timeout > 0 && wrong.Abs() > timeout }
 	return exceeds(p.NodeStartup) || slices.ContainsFunc(p.Rules, func(rule Rule) bool { return exceeds(rule.For) })
 }
 
-// State is what a verdict comes down to.
+// State is the result of a verdict.
 type State int
 
 const (
-	// Healthy machines have a node and nothing is held against them.
+	// Healthy machines have a Node and match no rule.
 	Healthy State = iota
-	// Starting machines have no node yet, and their time has not run out.
+	// Starting machines have no Node yet, and the startup timeout has not expired.
 	Starting
-	// Pending machines match a rule whose time has not run out.
+	// Pending machines match a rule whose timeout has not expired.
 	Pending
-	// Unknown machines could not be asked, or what is known of them is as old as a pause. That is never a reason to act, and never one to
-	// end a remediation.
+	// Unknown machines could not be read, or their conditions are older than a pause. This state never starts or ends a remediation.
 	Unknown
-	// Unhealthy machines are to be remediated.
+	// Unhealthy machines need remediation.
 	Unhealthy
 )
 
-// String returns the state in lower case, as metrics and messages spell it.
+// String returns the state in lower case, as metrics and messages show it.
 func (s State) String() string {
 	return [...]string{Healthy: "healthy", Starting: "starting", Pending: "pending", Unknown: "unknown", Unhealthy: "unhealthy"}[s]
 }
@@ -177,59 +172,61 @@ func (s State) String() string {
 type Reason string
 
 const (
-	// MarkedByHand is the annotation cluster.x-k8s.io/remediate-machine.
+	// MarkedByHand means that the Machine has the annotation cluster.x-k8s.io/remediate-machine.
 	MarkedByHand Reason = "MarkedByHand"
-	// MachineFailed is a Machine whose failureReason or failureMessage is set.
+	// MachineFailed means that the Machine's failureReason or failureMessage is set.
 	MachineFailed Reason = "MachineFailed"
-	// MachineCondition is an entry of unhealthyMachineConditions.
+	// MachineCondition means that a condition matches an entry of unhealthyMachineConditions.
 	MachineCondition Reason = "MachineCondition"
-	// NodeDeleted is a node that the machine names and that no longer exists.
+	// NodeDeleted means that the Node in status.nodeRef no longer exists.
 	NodeDeleted Reason = "NodeDeleted"
-	// NodeStartup is a first node that did not appear in time.
+	// NodeStartup means that the Machine's first Node does not exist yet.
 	NodeStartup Reason = "NodeStartup"
-	// NodeCondition is an entry of unhealthyNodeConditions.
+	// NodeCondition means that a condition matches an entry of unhealthyNodeConditions.
 	NodeCondition Reason = "NodeCondition"
 )
 
-// Finding is something held against a machine. It counts from Due on; a zero Due counts at once.
+// Finding is one reason why a machine is or will be unhealthy. It counts from Due on; a finding with a zero Due counts at once.
 type Finding struct {
 	Reason Reason
-	// Node is the name of the node that is gone, of NodeDeleted; Failure is what Cluster API says has failed, of MachineFailed.
-	Node, Failure string
-	// Other is in the way of knowing the node, of NodeStartup; zero if nothing is.
+	// Node is the name of the deleted Node, if Reason is NodeDeleted.
+	Node string
+	// Failure is the failure that Cluster API reports, if Reason is MachineFailed.
+	Failure string
+	// Other is a Node because of which the machine's Node is not known, if Reason is NodeStartup; zero if there is none.
 	Other Other
-	// Limit is the timeout of the rule; Due is when it expires.
+	// Limit is the timeout of the rule.
 	Limit time.Duration
-	Due   time.Time
-	// Signal is what a rule matched; zero if the finding is not about a condition.
+	// Due is when the timeout expires.
+	Due time.Time
+	// Signal is the condition that matched the rule; zero if the finding is not about a condition.
 	Signal Signal
-	// Late is the doubt for which it counts from later than the last transition of Signal; empty if it does not.
+	// Late is why the timeout does not begin at the condition's last transition; empty if it does.
 	Late Doubt
 }
 
 // DueAt reports whether f counts at now.
 func (f Finding) DueAt(now time.Time) bool { return !now.Before(f.Due) }
 
-// Doubt is a reason why something that matches a rule does not count.
+// Doubt is a reason why a condition that matches a rule does not count, or counts only from a later time.
 type Doubt string
 
 const (
-	// NotSincePause is the doubt about what was written before a pause, as long as Cluster API has not taken the machine up again.
+	// NotSincePause means that the condition was written before a pause, and Cluster API may not have checked it since.
 	NotSincePause Doubt = "NotSincePause"
-	// NotSinceOutage is the doubt about what was seen in the workload cluster, or of it, before that was out of reach.
+	// NotSinceOutage means that the condition may be outdated, because its writer lost the workload cluster too.
 	NotSinceOutage Doubt = "NotSinceOutage"
-	// ThroughOutage is the doubt about the time in which the workload cluster was out of reach, which does not count.
+	// ThroughOutage means that the time in which the workload cluster was out of reach does not count.
 	ThroughOutage Doubt = "ThroughOutage"
-	// NotSinceStamp is the doubt about the stamp of a condition, which is missing or contradicts what this process saw.
+	// NotSinceStamp means that the condition's lastTransitionTime is missing or contradicts what this process saw.
 	NotSinceStamp Doubt = "NotSinceStamp"
-	// NodeDiffers is the doubt about a condition that repeats what Cluster API saw of a node, which is otherwise now.
+	// NodeDiffers means that Cluster API copied the condition from the Node, and the Node's condition has changed since.
 	NodeDiffers Doubt = "NodeDiffers"
 )
 
-// Void is something that would be held against a machine if it were not in doubt.
+// Void is a finding that does not count because of a doubt.
 type Void struct {
-	Doubt Doubt
-	// Finding is what it would be. It is never due.
+	Doubt   Doubt
 	Finding Finding
 }
 
@@ -238,15 +235,15 @@ type Verdict struct {
 	State State
 	// Findings holds every finding, due or not, in the order of the rules.
 	Findings []Finding
-	// Void holds what matches a rule and does not count; nil nearly always.
+	// Void holds the findings that do not count; nearly always nil.
 	Void []Void
-	// Gate says what kept an unknown target from being judged; Open if it was the missing connection.
+	// Gate is why an unknown target could not be judged; Open if the workload cluster could not be reached.
 	Gate Gate
-	// Recheck is the first moment at which time alone changes the verdict; zero if none does.
+	// Recheck is the first moment at which the verdict changes although no object changes; zero if there is none.
 	Recheck time.Time
 }
 
-// Doubted reports whether anything is in doubt for that reason.
+// Doubted reports whether a finding does not count because of d.
 func (v Verdict) Doubted(d Doubt) bool {
 	for i := range v.Void {
 		if v.Void[i].Doubt == d {
@@ -267,8 +264,7 @@ func (v Verdict) Due(now time.Time) []Finding {
 	return due
 }
 
-// OverdueSince returns the earliest moment at which one of the findings came due,
-// or zero if no such moment is known, as with an annotation or a deleted node alone.
+// OverdueSince returns when the first finding became due, or zero if no finding has such a time, as with an annotation or a deleted Node.
 func (v Verdict) OverdueSince(now time.Time) time.Time {
 	var since time.Time
 	for _, f := range v.Due(now) {
@@ -277,7 +273,7 @@ func (v Verdict) OverdueSince(now time.Time) time.Time {
 	return since
 }
 
-// Earliest returns the earlier of two moments. A zero moment means never.
+// Earliest returns the earlier of two times. A zero time means never.
 func Earliest(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b

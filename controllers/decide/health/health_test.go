@@ -77,7 +77,7 @@ func TestEarliest(t *testing.T) {
 	}
 }
 
-// The names are the values of a metric's label, so changing one breaks dashboards.
+// The names are values of a metric's label, so a change would break dashboards.
 func TestStatesAreSpelledInLowerCase(t *testing.T) {
 	var got []string
 	for _, s := range []State{Healthy, Starting, Pending, Unknown, Unhealthy} {
@@ -94,7 +94,7 @@ func TestCapitalsInAProviderIDMakeNoOtherNode(t *testing.T) {
 	}
 }
 
-// A kubelet writes the reason of a Node's condition, and no limit applies. (Kubernetes validates no condition of a Node.)
+// The reason of a Node's condition may have any length: Kubernetes does not validate conditions of Nodes.
 func TestAFindingQuotesAKibibyteOfWhatOthersWroteAtMost(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
@@ -125,7 +125,7 @@ func TestAFindingQuotesAKibibyteOfWhatOthersWroteAtMost(t *testing.T) {
 	}
 }
 
-// NodeHealthy repeats four conditions of the node. (Cluster API)
+// The Machine's condition NodeHealthy combines four conditions of the Node. (Cluster API)
 func TestWhatClusterAPIMakesOfFourConditionsOfANode(t *testing.T) {
 	const m = time.Minute
 	four := func(changed ...Signal) Target {
@@ -133,7 +133,7 @@ func TestWhatClusterAPIMakesOfFourConditionsOfANode(t *testing.T) {
 		for kind, good := range map[string]string{"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False"} {
 			is.Signals = append(is.Signals, onNode(kind, good, ago(9*m)))
 		}
-		return is // of two signals of one condition the first counts
+		return is // if two signals have the same type, the first one counts
 	}
 	says := func(kind, status string, since time.Duration) Signal {
 		return onNode(kind, status, ago(since))

@@ -8,9 +8,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// IsNodeOf reports whether node is that of m. Two provider IDs decide, since Cluster API finds Nodes by them and a name may be another
-// machine's by now; without one the name does: a kubelet that registers while the cloud controller is down has none.
-// Azure's differ in case.
+// IsNodeOf reports whether node is the Node of m. If both have a provider ID, it decides, as in Cluster API, because another machine may
+// use the name by now. Else the name decides: a Node that registers while the cloud controller is down has no provider ID. Provider IDs of
+// Azure differ in case.
 func IsNodeOf(m *clusterv1.Machine, node *corev1.Node) bool {
 	if m.Spec.ProviderID != "" && node.Spec.ProviderID != "" {
 		return strings.EqualFold(m.Spec.ProviderID, node.Spec.ProviderID)
@@ -18,8 +18,8 @@ func IsNodeOf(m *clusterv1.Machine, node *corev1.Node) bool {
 	return node.Name == m.Status.NodeRef.Name
 }
 
-// NodeOf is the Node of m, given the one that has its name, or nil, and those that have its provider ID. Of several, or if there is
-// only one that has the name, node is nil and other is in the way.
+// NodeOf returns the Node of m, given the Node with the name in status.nodeRef (or nil) and the Nodes with the provider ID of m. If several
+// Nodes have the provider ID, or if the named Node has another one, node is nil and other is the Node that is in conflict.
 func NodeOf(m *clusterv1.Machine, named *corev1.Node, provided []*corev1.Node) (node, other *corev1.Node) {
 	if named != nil && IsNodeOf(m, named) && !slices.Contains(provided, named) {
 		provided = append(slices.Clip(provided), named)
@@ -33,15 +33,15 @@ func NodeOf(m *clusterv1.Machine, named *corev1.Node, provided []*corev1.Node) (
 	return nil, provided[0]
 }
 
-// Ready reports whether node says that it is ready; nil, which was not seen, does not.
+// Ready reports whether node's condition Ready is True; false for nil.
 func Ready(node *corev1.Node) bool {
 	return node != nil && slices.ContainsFunc(node.Status.Conditions, func(cond corev1.NodeCondition) bool {
 		return cond.Type == corev1.NodeReady && cond.Status == corev1.ConditionTrue
 	})
 }
 
-// Other is what is in the way. Wanted is the provider ID of the Machine.
+// Other is a Node because of which a Machine's Node is not known. Wanted is the Machine's provider ID.
 type Other struct{ Name, ProviderID, Wanted string }
 
-// Twin reports whether o is one of several of the Machine's provider ID.
+// Twin reports whether o is one of several Nodes with the Machine's provider ID.
 func (o Other) Twin() bool { return o.Wanted != "" && strings.EqualFold(o.ProviderID, o.Wanted) }

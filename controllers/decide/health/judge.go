@@ -7,18 +7,17 @@ import (
 
 // Judge returns the verdict on t at now.
 //
-// The order of the rules is Cluster API's: a mark by hand counts before anything
-// else, then a failure that is final, then the gates, then the machine's conditions
-// together with one of: the deleted node, the awaited node, the node's conditions.
+// The order of the rules is Cluster API's: first the annotation that requests remediation, then a terminal failure, then the gates, then
+// the machine's conditions together with one of: a deleted Node, a missing first Node, the Node's conditions.
 //
-// It differs in five places. A gate and an unreachable workload cluster make a
-// machine Unknown, never Healthy. Without the workload cluster the machine's own
-// conditions still count, unless somebody wrote them who looked into that cluster,
-// while its node is neither late nor deleted. A condition is evidence only if it is
-// known to be true still: see since and doubted. A failure that is final counts, as
-// it did until Cluster API v1.11. And a mark by hand does not end
-// the judging, so that a verdict holds all there is to say; the message of
-// a condition names the mark alone, as Cluster API's does.
+// The verdict differs from Cluster API's in five places:
+//   - A gate or an unreachable workload cluster makes a machine Unknown, never Healthy.
+//   - Without the workload cluster the Node counts as neither late nor deleted, but the Machine's conditions still count, except those that
+//     their writers read from the workload cluster.
+//   - A condition counts only if it is known to be true still: see since.
+//   - A terminal failure counts, as it did until Cluster API v1.11.
+//   - The annotation does not end the judging, so the verdict has all findings. The message of a condition names the annotation alone, as
+//     Cluster API's does.
 func Judge(t Target, p Policy, now time.Time) Verdict {
 	v := Verdict{State: undisputed(t)}
 	if t.Marked {
@@ -48,7 +47,7 @@ func Judge(t Target, p Policy, now time.Time) Verdict {
 	return v
 }
 
-// undisputed is the state of t as long as nothing is held against it.
+// undisputed returns the state of t if there is no finding.
 func undisputed(t Target) State {
 	switch {
 	case t.Gate != Open, t.Node == NodeUnseen, t.Node == NodeOther:
@@ -60,8 +59,7 @@ func undisputed(t Target) State {
 	}
 }
 
-// holdAll holds against t what could be, whether due yet or not. It knows no clock:
-// time enters only where a finding is compared with now.
+// holdAll adds all findings about conditions and the Node of t, whether due or not.
 func (v *Verdict) holdAll(t Target, p Policy) {
 	v.holdMatches(OnMachine, t, p)
 	switch t.Node {
@@ -82,8 +80,7 @@ func (v *Verdict) holdAll(t Target, p Policy) {
 	}
 }
 
-// hold holds f, which rests on what Cluster API has written, against t; what was written before a pause waits for Cluster API to look
-// again.
+// hold adds f, a finding about something that Cluster API wrote. If Cluster API has not reconciled the Machine since a pause, f is void.
 func (v *Verdict) hold(t Target, f Finding) {
 	if t.Paused {
 		v.Void = append(v.Void, Void{Doubt: NotSincePause, Finding: f})
@@ -92,7 +89,7 @@ func (v *Verdict) hold(t Target, f Finding) {
 	v.Findings = append(v.Findings, f)
 }
 
-// holdMatches holds a finding against t for each rule about source that a signal of t matches.
+// holdMatches adds a finding for each rule about source and each signal of t that matches the rule.
 func (v *Verdict) holdMatches(source Source, t Target, p Policy) {
 	for _, r := range p.Rules {
 		if r.Source != source {
@@ -121,8 +118,8 @@ func (r Rule) matches(s Signal) bool {
 	return s.Source == r.Source && s.Type == r.Type && s.Status == r.Status
 }
 
-// blind reports whether s says that its writer could not look, or was seen in a workload cluster that cannot be read now. Neither says
-// anything about the machine.
+// blind reports whether s says nothing about the machine: its writer could not read the workload cluster, or kubemend cannot read it now
+// to check s.
 func blind(s Signal, node Node) bool {
 	switch {
 	case s.Source != OnMachine:
@@ -131,21 +128,22 @@ func blind(s Signal, node Node) bool {
 		return true
 	case node == NodeUnseen, node == NodeOther:
 		return repeatsNode(s) || remote[s.Type] || s.Reason == InspectionFailed || s.Reason == InternalError
-	case node == NodeAwaited: // there is no node to look at yet; how long it may take to come is a rule of its own
+	case node == NodeAwaited: // there is no Node yet, and the startup timeout covers that
 		return repeatsNode(s) || s.Reason == InspectionFailed
 	}
 	return false
 }
 
-// repeatsNode reports whether s is Cluster API's copy of what we see ourselves.
+// repeatsNode reports whether s is Cluster API's copy of conditions of the Node.
 func repeatsNode(s Signal) bool {
 	return s.Source == OnMachine && (s.Type == NodeReady || s.Type == NodeHealthy)
 }
 
-// since is from when on s counts, and why that is later than its last transition, if it is for a doubt. What is older than the end of a
-// pause may have been otherwise meanwhile, as its writer did not look: it counts from when its writer has surely looked again. So does
-// what is older than the end of an outage and may have been written by who was blind too. What Cluster API has seen of a node counts from
-// when it is true of the node.
+// since returns when the timeout for s begins, and the doubt because of which that is later than the last transition of s.
+//
+// If s is older than the end of a pause, its status may have changed meanwhile unnoticed, so s counts only from when its writer has surely
+// checked it again. The same holds for the end of an outage, if the writer of s may have lost the workload cluster too. A copy of a Node's
+// condition counts at the earliest from when the Node itself has that condition.
 func since(s Signal, t Target) (from time.Time, late Doubt) {
 	from, late = s.Since, s.Late
 	if repeatsNode(s) {
@@ -160,12 +158,12 @@ func since(s Signal, t Target) (from time.Time, late Doubt) {
 	return from, late
 }
 
-// writtenBlind reports whether s may have been written in an outage by who had lost the workload cluster as well.
+// writtenBlind reports whether the writer of s may have lost the workload cluster in the same outage as kubemend.
 func writtenBlind(s Signal) bool {
 	return repeatsNode(s) || s.Source == OnMachine && s.Status == "Unknown"
 }
 
-// Latest returns the later of two moments.
+// Latest returns the later of two times.
 func Latest(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
@@ -173,14 +171,14 @@ func Latest(a, b time.Time) time.Time {
 	return a
 }
 
-// longestQuote is how many bytes of what others wrote are in a finding. Kubernetes allows a reason 1024 bytes in its own conditions, and
-// does not ask that of a Node's: with a longer message than a condition may have, nothing could be written of the machine at all.
+// longestQuote is the most bytes of another program's text that a finding quotes. Kubernetes limits the reason of a metav1.Condition to
+// 1024 bytes, but not that of a Node's condition. If our condition's message became too long, the API server would refuse the status.
 const longestQuote = 1024
 
-// Quoted is text, cut where it is longer than a finding may quote.
+// Quoted returns text, shortened to what a finding may quote.
 func Quoted(text string) string { return Short(text, longestQuote) }
 
-// Short is text, cut where it has more bytes than that.
+// Short returns text, shortened to most bytes.
 func Short(text string, most int) string {
 	const more = "..."
 	if len(text) <= most {

@@ -9,9 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// policy has the checks of the documentation's first example, told apart by their
-// timeouts, one check that waits for nothing, and two about the machine itself. These
-// stand last, so that findings about the machine come first by rule and not by chance.
+// policy has the rules of the documentation's first example with different timeouts, a rule without a timeout, and two rules about the
+// Machine. These are last, so that a test can show that findings about the Machine still come first.
 var policy = Policy{
 	NodeStartup: 10 * time.Minute,
 	Rules: []Rule{
@@ -23,7 +22,6 @@ var policy = Policy{
 	},
 }
 
-// onNode is a condition of the Node.
 func onNode(kind, status string, since time.Time) Signal {
 	return Signal{Source: OnNode, Type: kind, Status: status, Since: since}
 }
@@ -36,7 +34,7 @@ func hostLost(since time.Time) Signal {
 	return machineSays("HostHealthy", "Unknown", "NoAnswer", since)
 }
 
-// unreadable is hostLost as somebody says it who could not read it.
+// unreadable is hostLost, reported by a controller that could not read the machine.
 func unreadable(since time.Time) Signal {
 	s := hostLost(since)
 	s.Reason = InternalError
@@ -47,14 +45,14 @@ func hostDead(since time.Time) Signal {
 	return machineSays("InfrastructureReady", "False", "HostDead", since)
 }
 
-// disconnected is hostLost as somebody says it who lost the connection.
+// disconnected is hostLost, reported by a controller that lost the connection.
 func disconnected(since time.Time) Signal {
 	s := hostLost(since)
 	s.Reason = ConnectionDown
 	return s
 }
 
-// with returns a target in an ordinary cluster; its node, if any, has a name.
+// with returns a target without a gate. It has a node name, unless the node is awaited.
 func with(n Node, signals ...Signal) Target {
 	t := Target{Node: n, NodeName: "node-1", Signals: signals}
 	if n == NodeAwaited {
@@ -63,26 +61,26 @@ func with(n Node, signals ...Signal) Target {
 	return t
 }
 
-// awaited returns a target that has waited for its first node since then.
+// awaited returns a target that has waited for its first node since a time.
 func awaited(since time.Time, signals ...Signal) Target {
 	t := with(NodeAwaited, signals...)
 	t.AwaitedSince = since
 	return t
 }
 
-// marked returns t as an operator leaves it who wants it remediated.
+// marked returns t with the annotation that requests remediation.
 func marked(t Target) Target {
 	t.Marked = true
 	return t
 }
 
-// behind returns t in a cluster that holds up judgement.
+// behind returns t with a gate.
 func behind(g Gate, t Target) Target {
 	t.Gate = g
 	return t
 }
 
-// judged is what the tables say of a verdict; the texts have a table of their own.
+// judged is the part of a verdict that the tables compare.
 type judged struct {
 	State   State
 	Reasons []Reason
@@ -105,7 +103,7 @@ func (j judged) until(d time.Duration) judged {
 	return j
 }
 
-// pending is a verdict that time alone will change after d.
+// pending returns a verdict that changes after d.
 func pending(s State, d time.Duration, rs ...Reason) judged {
 	return judged{State: s, Reasons: rs}.until(d)
 }
@@ -216,7 +214,7 @@ func TestMarks(t *testing.T) {
 	}.run(t, policy)
 }
 
-// W21: upstream calls a machine behind a gate healthy and withdraws its remediation.
+// W21: Cluster API says that a machine behind a gate is healthy, and ends its remediation.
 func TestGates(t *testing.T) {
 	const hour = time.Hour
 	for _, g := range []Gate{ControlPlaneNotInitialized, InfrastructureNotReady} {
@@ -239,7 +237,7 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// W13: upstream does nothing at all without a connection.
+// W13: Cluster API does nothing at all without a connection.
 func TestWithoutTheWorkloadCluster(t *testing.T) {
 	const m = time.Minute
 	late := with(NodeUnseen)

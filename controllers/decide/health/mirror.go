@@ -2,14 +2,14 @@ package health
 
 import "time"
 
-// agrees reports whether s, Cluster API's copy of what it last saw of the node of t, is what the node says now.
+// agrees reports whether s, Cluster API's copy of a condition of the Node of t, has the status that the Node has now.
 func agrees(s Signal, t Target) bool {
 	status, _ := nodeSays(s.Type, t)
 	return s.Status == status
 }
 
-// nodeSays is the status that Cluster API gives to NodeReady or NodeHealthy of a Machine when it looks at the node as t knows it, and the
-// moment since which that has been so at least; zero if no moment is known. (Cluster API, machine_controller_status.go.)
+// nodeSays returns the status that Cluster API would give to the Machine's condition mirror, NodeReady or NodeHealthy, from the Node of t
+// (machine_controller_status.go), and since when at least that status holds; zero if unknown.
 func nodeSays(mirror string, t Target) (status string, since time.Time) {
 	switch {
 	case t.Node == NodeGone:
@@ -22,7 +22,7 @@ func nodeSays(mirror string, t Target) (status string, since time.Time) {
 	return nodeHealth(t)
 }
 
-// said is the status of a condition of the node of t, and since when it has it; Unknown if there is none.
+// said returns the status of a condition of the Node of t, and since when it has it; Unknown if the condition is missing.
 func said(t Target, kind string) (status string, since time.Time) {
 	for i := range t.Signals {
 		if s := &t.Signals[i]; s.Source == OnNode && s.Type == kind {
@@ -32,10 +32,12 @@ func said(t Target, kind string) (status string, since time.Time) {
 	return "Unknown", time.Time{}
 }
 
-// nodeHealth is what NodeHealthy says: False if any of four conditions is bad, else Unknown if any of them is not known.
+// nodeHealth returns the status of NodeHealthy: False if any of four conditions is bad, else Unknown if any of them is Unknown.
 func nodeHealth(t Target) (status string, since time.Time) {
 	status = "True"
-	for _, c := range [...]struct{ kind, good string }{{"Ready", "True"}, {"MemoryPressure", "False"}, {"DiskPressure", "False"}, {"PIDPressure", "False"}} {
+	for _, c := range [...]struct{ kind, good string }{
+		{"Ready", "True"}, {"MemoryPressure", "False"}, {"DiskPressure", "False"}, {"PIDPressure", "False"},
+	} {
 		is, at := said(t, c.kind)
 		switch {
 		case is == c.good || is == "Unknown" && status == "False":

@@ -10,8 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The facts below are small on purpose, and their times are whole minutes, so that
-// rules and signals meet often and moments often coincide.
+// There are only few values on purpose, so that signals often match rules and times are often equal.
 var (
 	sources  = rapid.SampledFrom([]Source{OnMachine, OnNode})
 	types    = rapid.SampledFrom([]string{"Ready", "DiskPressure", "HostHealthy", NodeReady, "EtcdPodHealthy"})
@@ -45,7 +44,7 @@ type condition struct {
 	name   string
 }
 
-// An object has at most one condition of a type.
+// conditionOf identifies the condition of s: an object has at most one condition of a type.
 func conditionOf(s Signal) condition { return condition{s.Source, s.Type} }
 
 var anyTarget = rapid.Custom(func(t *rapid.T) Target {
@@ -67,7 +66,6 @@ var anyTarget = rapid.Custom(func(t *rapid.T) Target {
 	}
 })
 
-// holds checks a rule for many targets under many policies.
 func holds(t *testing.T, rule func(*rapid.T, Target, Policy)) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) { rule(t, anyTarget.Draw(t, "target"), anyPolicy.Draw(t, "policy")) })
@@ -80,7 +78,7 @@ func same(t *rapid.T, what string, want, got Verdict) {
 	}
 }
 
-// Acting on Recheck must settle the question, and looking any earlier must be in vain.
+// The verdict changes at Recheck, and not before.
 func TestNothingChangesBeforeRecheckAndSomethingDoesThen(t *testing.T) {
 	holds(t, func(t *rapid.T, target Target, p Policy) {
 		v := Judge(target, p, noon)
@@ -133,7 +131,7 @@ func TestEveryStateHasItsMeaning(t *testing.T) {
 	})
 }
 
-// "Could not be asked" is never a reason to act, and never one to end a remediation.
+// A machine that could not be read must be Unknown: this must neither start nor end a remediation.
 func TestWhoCouldNotBeAskedIsNotActedOn(t *testing.T) {
 	holds(t, func(t *rapid.T, target Target, p Policy) {
 		v := Judge(target, p, noon)
@@ -155,10 +153,11 @@ func TestWhoCouldNotBeAskedIsNotActedOn(t *testing.T) {
 	})
 }
 
-// failed reports whether Cluster API says, and not only from before a pause, that t has failed for good.
+// failed reports whether t has a terminal failure that counts.
 func failed(t Target) bool { return t.Failure != "" && !t.Paused }
 
-// machineFails says in other words than Judge whether the machine's own conditions condemn it at noon, while its node cannot be seen.
+// machineFails reports whether the Machine's own conditions make it unhealthy at noon while its node cannot be read. It computes this in
+// another way than Judge.
 func machineFails(t Target, p Policy) bool {
 	return slices.ContainsFunc(t.Signals, func(s Signal) bool {
 		looked := s.Type != NodeReady && s.Type != "EtcdPodHealthy" && s.Reason == "SomeReason"
@@ -175,8 +174,7 @@ func machineFails(t Target, p Policy) bool {
 	})
 }
 
-// Evidence has an author and a time: nothing counts that was written before a pause and not since, and no time in which its author did not
-// look.
+// A condition from before a pause does not count until it is confirmed, and time in which its writer could not check it does not count.
 func TestTimeInWhichTheAuthorDidNotLookCountsForNothing(t *testing.T) {
 	holds(t, func(t *rapid.T, target Target, p Policy) {
 		for _, f := range Judge(target, p, noon).Due(noon) {
@@ -223,7 +221,7 @@ func TestAnotherSignalNeverHelps(t *testing.T) {
 	})
 }
 
-// What we write is stable: the order in which an API lists conditions must not show.
+// The verdict must not depend on the order of the conditions, or else the status would change again and again.
 func TestTheOrderOfSignalsDoesNotShow(t *testing.T) {
 	holds(t, func(t *rapid.T, target Target, p Policy) {
 		want := Judge(target, p, noon)

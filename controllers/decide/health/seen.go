@@ -5,21 +5,23 @@ import (
 	"time"
 )
 
-// clockSlack is by how much a stamp and what this process saw may differ: as long as a kubelet takes to post a change.
+// clockSlack is how much a condition's lastTransitionTime and what this process saw may differ: the time a kubelet takes to post a change.
 const clockSlack = 10 * time.Second
 
-// Seen are the conditions of an object at the last look of this process, each since when its status counts. Their stamps are of clocks of
-// others: a kubelet that boots with the clock of 2020 says that it is not ready for years, one whose clock is ahead that it will not be for
-// hours, and a homemade reporter says nothing.
+// Seen is what this process last saw of an object's conditions. Each signal has the time since when its status counts, because
+// lastTransitionTime is not reliable: a kubelet that boots with a clock of 2020 has been NotReady for years, with a clock that is ahead the
+// transition is hours in the future, and a custom reporter may leave the field empty.
 type Seen struct {
-	Object  string    // its UID
-	At      time.Time // zero if there was no look before, or if it was for other conditions
+	Object  string    // UID of the object
+	At      time.Time // zero if the conditions were not read before, or were read for other rules
 	Signals []Signal
 }
 
-// Next is what is seen now, given the signals as they are written. Each counts from its stamp, or from now, if that is missing, older than
-// the object, or contradicts s; and goes on to as long as the status is the same, whatever its stamp says then. Only if this process was
-// blind since s does a new stamp count: the condition may have turned twice.
+// Next returns now with the time since when each signal counts, where s is what was seen before.
+//
+// A signal counts from its lastTransitionTime, or from now, if that time is missing, in the future, older than the object, or older than s
+// although s did not have the signal. While the status stays the same, later values of lastTransitionTime are ignored, unless the process
+// was blind since s: then the status may have changed twice.
 func (s Seen) Next(now Seen, created time.Time, blind bool) Seen {
 	if s.Object != now.Object {
 		s = Seen{}
@@ -48,8 +50,8 @@ func (s *Signal) same(other Signal) bool {
 type Link int
 
 const (
-	// Unsure means that an answer is awaited: the connection is being made, the nodes are being listed for the first time, or one probe went
-	// unanswered. Nodes cannot be judged, but nothing is lost yet.
+	// Unsure means that the manager is connecting, lists the Nodes for the first time, or one probe failed. Nodes cannot be judged, but the
+	// connection does not count as lost yet.
 	Unsure Link = iota
 	// Up means that the last probe was answered and the cache is filled.
 	Up
@@ -57,16 +59,15 @@ const (
 	Down
 )
 
-// Outage is the last time in which a workload cluster was out of reach; zero if it never was.
+// Outage is the last time span in which a workload cluster was out of reach; zero if there was none.
 type Outage struct {
-	// Ended is when it was reached again. Now says that this is the first look since, and Began since when it had been out of reach, which
-	// a process that was started meanwhile does not know.
-	Began, Ended time.Time
-	Now          bool
+	Began time.Time // zero if the manager was started during the outage
+	Ended time.Time // when the workload cluster was reached again
+	Now   bool      // this is the first reconcile since Ended
 }
 
-// Lasted is how long an outage lasted that has ended now, and that was seen from its beginning; else zero, also if the clock was set back
-// meanwhile.
+// Lasted returns the length of an outage in the first reconcile after it; zero later, or if its beginning is not known, or if the clock was
+// set back.
 func (o Outage) Lasted() time.Duration {
 	if !o.Now || o.Began.IsZero() {
 		return 0
@@ -74,9 +75,9 @@ func (o Outage) Lasted() time.Duration {
 	return max(o.Ended.Sub(o.Began), 0)
 }
 
-// Through is what is seen now, where before was seen at the last look, given an outage. Time without contact does not count: its length is
-// added to what was running when it began. What was first seen afterwards counts from when its writer, a kubelet or who looks into the
-// cluster, has surely looked again.
+// Through returns s with the signals delayed because of an outage, where before is what the last reconcile saw. The outage does not count:
+// its length is added to a signal that counted when the outage began. A signal that is first seen afterwards counts from when its writer
+// (the kubelet, or a controller that reads the workload cluster) has surely checked it again.
 func (s Seen) Through(before Seen, outage Outage) Seen {
 	for i := range s.Signals {
 		signal := &s.Signals[i]

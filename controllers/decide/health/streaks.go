@@ -5,26 +5,28 @@ import (
 	"time"
 )
 
-// Streak is a time for which a condition has been in one bad status or the other.
+// Streak is a time span in which a condition always had an unhealthy status, though not always the same one.
 type Streak struct {
 	Began time.Time
-	// Turned is when it turned to the present one.
+	// Turned is the last transition, to the present status.
 	Turned time.Time
-	// Longest is the longest timeout of the statuses since then.
+	// Longest is the longest timeout of the statuses in the streak.
 	Longest time.Duration
 }
 
-// Streaks are those of one object, by the type of the condition.
+// Streaks are the streaks of one object, by the type of the condition.
 //
-// A kubelet that dies halfway turns Ready from Unknown to False and back, and each turn starts the condition's clock anew: 299 s of one
-// and 299 s of the other are ten minutes without a node, and no rule is ever met. So its statuses count together, for the longest of their
-// timeouts.
+// If a kubelet fails intermittently, Ready alternates between Unknown and False, and each transition starts the timeout again: after 299 s
+// of Unknown and 299 s of False the node was down for ten minutes, but no rule has matched for five. So the statuses count together, for
+// the longest of their timeouts.
 type Streaks map[string]Streak
 
-// After is what s is with an object of which those conditions are seen now, judged by rules, and the conditions since when they count
-// together. A process that was blind since has not seen whether an object that has turned was healthy in between. Reached is when the
-// workload cluster was reached again after an outage: of what may have been written blind before nothing counts. ConnectionDown says
-// nothing about a Machine, so it is no part of such a time.
+// After returns the streaks with the conditions seen now, and these conditions with the time since when they count together.
+//
+// If the process was blind since the last reconcile, a condition that has changed starts a new streak, because the object may have been
+// healthy in between. Reached is when the last outage of the workload cluster ended: if the writer of a condition may have lost the cluster
+// too, the streak begins only when the writer has surely checked the condition again. A condition with the reason ConnectionDown is in no
+// streak, because it says nothing about the Machine.
 func (s Streaks) After(seen []Signal, rules []Rule, blind bool, reached time.Time) (next Streaks, together []Signal) {
 	together = slices.Clone(seen)
 	for i := range together {
@@ -53,7 +55,7 @@ func (s Streaks) After(seen []Signal, rules []Rule, blind bool, reached time.Tim
 	return next, together
 }
 
-// Later are the streaks of s, each so much later.
+// Later returns s with all times moved by a duration.
 func (s Streaks) Later(by time.Duration) Streaks {
 	if by == 0 {
 		return s

@@ -6,7 +6,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// Text is f in the words of Cluster API, as one clause, which is true once the timeout has expired.
+// Text describes f in the words of Cluster API, as one clause, which is true once the timeout has expired.
 func (f Finding) Text() string {
 	switch f.Reason {
 	case MarkedByHand:
@@ -24,7 +24,7 @@ func (f Finding) Text() string {
 		signal.Type, signal.Source, signal.Status, signal.Reason, f.Limit)
 }
 
-// Texts are those of findings.
+// Texts returns the Text of each finding.
 func Texts(findings []Finding) []string {
 	texts := make([]string, len(findings))
 	for i, finding := range findings {
@@ -33,7 +33,7 @@ func Texts(findings []Finding) []string {
 	return texts
 }
 
-// Observed is what f is about, without its timeout, which may not have expired.
+// Observed describes f without its timeout, which may not have expired.
 func (f Finding) Observed() string {
 	switch f.Reason {
 	case NodeStartup:
@@ -52,7 +52,7 @@ func (f Finding) Observed() string {
 	return f.Text()
 }
 
-// Text is why the node of a machine is not known, and what a person can do.
+// Text says why the Node of a machine is not known, and what a user can do.
 func (o Other) Text() string {
 	if o.Twin() {
 		return fmt.Sprintf("Node %s is one of several of provider ID %q: which is the machine's is not known. Delete the others",
@@ -62,8 +62,7 @@ func (o Other) Text() string {
 		"See whose the node is, and to the cloud controller", o.Name, o.ProviderID, o.Wanted)
 }
 
-// Since is from when on a timeout counts that is in doubt, as a clause that follows "counted from"; empty if it does from when the
-// condition last changed.
+// Since says when a timeout with the doubt d begins, as a clause that follows "counted from"; empty if at the condition's last transition.
 func (d Doubt) Since() string {
 	switch d {
 	case NotSincePause:

@@ -10,11 +10,10 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// updatesWithin is for how long an update in place without progress keeps a machine from being remediated: as long as the firmware of a
-// host may take.
+// updatesWithin is how long an in-place update without progress blocks remediation: the time that a firmware update of a host may take.
 const updatesWithin = 2 * time.Hour
 
-// Updating is the condition by which machine is being updated in place; nil if it is not, or if that has failed.
+// Updating returns the condition Updating of machine; nil if no in-place update is under way, or if the update has failed.
 func Updating(machine *clusterv1.Machine) *metav1.Condition {
 	cond := meta.FindStatusCondition(machine.Status.Conditions, clusterv1.MachineUpdatingCondition)
 	if cond == nil || cond.Status != metav1.ConditionTrue || cond.Reason == clusterv1.MachineInPlaceUpdateFailedReason {
@@ -23,9 +22,9 @@ func Updating(machine *clusterv1.Machine) *metav1.Condition {
 	return cond
 }
 
-// UpdatingUntil is until when an update in place keeps machine from being remediated; zero if it is not known when it began. Each condition
-// of the machine that turns meanwhile is progress, but those that a check sets, and the summaries of these. A stamp of NodeReady is of the
-// kubelet's clock, and none if it is in the future. (Cluster API, machine_controller_status.go.)
+// UpdatingUntil returns until when an in-place update blocks the remediation of machine; zero if the beginning of the update is not known.
+// Each transition of a condition counts as progress, except for conditions that a check sets, and their summaries. The lastTransitionTime
+// of NodeReady comes from the kubelet's clock (Cluster API, machine_controller_status.go), so a time in the future does not count.
 func UpdatingUntil(machine *clusterv1.Machine, now time.Time) time.Time {
 	updating := Updating(machine)
 	if updating == nil || updating.LastTransitionTime.IsZero() {

@@ -1,4 +1,5 @@
-// Package place has what decisions know of the places that RemediationPolicies give to remediations. Package controllers/policy gives them.
+// Package place has what decisions need to know about RemediationPolicies and the places that they give to remediations. Package
+// controllers/policy gives the places.
 package place
 
 import (
@@ -14,14 +15,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// The reasons for which policies let no remediation begin, in the order in which they are said.
+// The reasons why policies let no remediation begin, in the order in which they are reported.
 const (
 	PoliciesUnread   = "PoliciesUnread"
 	HeldByOverride   = "HeldByOverride"
 	PolicyInvalid    = "PolicyInvalid"
 	ClosedWindow     = "ClosedWindow"
 	ObservedByPolicy = "ObservedByPolicy"
-	// The signals of others: see Signalled.
+	// These four are signals of other programs: see Signalled.
 	NodeInMaintenance = "NodeInMaintenance"
 	NodeShuttingDown  = "NodeShuttingDown"
 	ScaleDownPlanned  = "ScaleDownPlanned"
@@ -33,13 +34,14 @@ const (
 	SlowStart        = "SlowStart"
 )
 
-// Reasons are all of them.
+// Reasons are all reasons, in the same order.
 var Reasons = []string{
 	PoliciesUnread, HeldByOverride, PolicyInvalid, ClosedWindow, ObservedByPolicy,
 	NodeInMaintenance, NodeShuttingDown, ScaleDownPlanned, ClusterRollingOut, GroupUnavailable, GroupInFlight, GroupRate, SlowStart,
 }
 
-// Unread blocks what would begin before it is known what policies say, and what they count; until then at most, if that is not zero.
+// Unread returns the blocker of remediations while the RemediationPolicies and the remediations that they count are not read yet. It ends
+// at until at the latest, if that is not zero.
 func Unread(until time.Time) rule.Blocker {
 	return rule.Blocker{
 		Reason: PoliciesUnread, Text: "What RemediationPolicies say, and what they count, was not read yet since the manager was started",
@@ -47,7 +49,7 @@ func Unread(until time.Time) rule.Blocker {
 	}
 }
 
-// Of is what of blockers is for a reason, by whatever policies and limits, as one; zero if there is none.
+// Of joins the blockers with a reason, which may come from several policies and limits, to one blocker; zero if there are none.
 func Of(reason string, blockers []rule.Blocker) (words rule.Blocker) {
 	for _, b := range blockers {
 		switch {
@@ -65,35 +67,33 @@ func Of(reason string, blockers []rule.Blocker) (words rule.Blocker) {
 	return words
 }
 
-// FailureDomainLabel is that of a BareMetalHost. (CAPM3, metal3machine_manager.go.)
+// FailureDomainLabel is the label of a BareMetalHost with its failure domain. (CAPM3, metal3machine_manager.go.)
 const FailureDomainLabel = "infrastructure.cluster.x-k8s.io/failure-domain"
 
-// Target is what policies see of a Machine that a check selects, or of a Node. It is not changed once it was reported.
+// Target is what policies need to know about a Machine that a check selects, or about a Node. It is not changed after it was reported.
 type Target struct {
-	UID types.UID // see NodeID
-	// Namespace and Cluster are those of the Machine; empty for a node without one.
+	UID types.UID // for a Node, see NodeID
+	// Namespace and Cluster are those of the Machine; empty for a Node without a Machine.
 	Namespace, Name, Cluster string
-	// Host is its BareMetalHost; empty if it has none, or if no policy asks for that.
-	Host string
-	// Kind and Check are those of the check.
-	Kind, Check string
-	// The labels of the Machine, or of a node without one, of its BareMetalHost, of its Cluster and of its check.
-	Labels, HostLabels, ClusterLabels, CheckLabels map[string]string
-	FailureDomain                                  string
+	Host                     string // the name of its BareMetalHost; empty if it has none, or if no policy needs it
+	Kind, Check              string // the kind and the name of the check
+	// Labels are those of the Machine, or of a Node without a Machine.
+	Labels                                 map[string]string
+	HostLabels, ClusterLabels, CheckLabels map[string]string
+	FailureDomain                          string
 
-	// Unknown says that it cannot be judged; Unavailable that it is unhealthy, or about to be, or its remediation is under way; InFlight
-	// that it is and takes a place. Observed says that kubemend does not act on its check, so that it only counts.
-	Unknown, Unavailable, InFlight, Observed bool
-	// Live says that its node reports: its condition Ready is True or False.
-	Live bool
-	// Due is since when it is due to be remediated, ByHand that a person has marked it. Refused is when that was last tried in vain; zero if
-	// it was not.
-	Due, Refused time.Time
-	ByHand       bool
-	Signals      []Signal
+	Unknown     bool      // the target cannot be judged
+	Unavailable bool      // the target is unhealthy or pending, or its remediation is under way
+	InFlight    bool      // the remediation is under way and takes a place
+	Observed    bool      // kubemend does not act on the check, so the target only counts
+	Live        bool      // the kubelet reports: the Node's condition Ready is True or False
+	Due         time.Time // since when the target has been due for remediation
+	Refused     time.Time // when the last attempt to begin the remediation failed; zero if none did
+	ByHand      bool      // a user requested the remediation by annotation
+	Signals     []Signal
 }
 
-// OfMachine is m as a target, but for the rest.
+// OfMachine returns a target with the fields that m itself determines.
 func OfMachine(m *clusterv1.Machine) *Target {
 	return &Target{
 		UID: m.UID, Namespace: m.Namespace, Name: m.Name, Cluster: m.Spec.ClusterName, Labels: m.Labels,
@@ -101,7 +101,7 @@ func OfMachine(m *clusterv1.Machine) *Target {
 	}
 }
 
-// On notes which node, host and Cluster t is on, the host by its name and labels; empty if that is not known.
+// On sets the fields that the node, the Cluster and the host of t determine. Host is the host's name; empty if it is not known.
 func (t *Target) On(node *corev1.Node, cluster *clusterv1.Cluster, host string, labels map[string]string) {
 	t.Signals = SignalsOf(node, cluster)
 	if node != nil {
@@ -113,10 +113,10 @@ func (t *Target) On(node *corev1.Node, cluster *clusterv1.Cluster, host string, 
 	t.Host, t.HostLabels, t.FailureDomain = host, labels, cmp.Or(labels[FailureDomainLabel], t.FailureDomain)
 }
 
-// NodeID is what identifies a node: one that comes back under its name is the same target.
+// NodeID returns the UID that a target has for a Node. It is made from the name, so a Node that is created again is the same target.
 func NodeID(name string) types.UID { return types.UID("Node " + name) }
 
-// Allowance is how many machines of a check may be unhealthy by an override.
+// Allowance is how many machines of a check may be unhealthy because of a RemediationOverride.
 type Allowance struct {
 	rule.Ref
 

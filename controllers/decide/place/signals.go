@@ -22,7 +22,7 @@ const (
 	scaleDownTaint = "ToBeDeletedByClusterAutoscaler"
 )
 
-// Signal is what somebody else says of a node or its Cluster: it blocks while a policy says so.
+// Signal is what another program says about a node or its Cluster. It blocks remediations if a policy selects it.
 type Signal struct {
 	rule.Blocker
 
@@ -30,10 +30,10 @@ type Signal struct {
 	Since  time.Time
 }
 
-// WithoutPolicy are the signals that count where no RemediationPolicy says which do.
+// WithoutPolicy are the signals that block if no RemediationPolicy selects signals.
 var WithoutPolicy = []mendv1.Signal{mendv1.SignalNodeMaintenance, mendv1.SignalNodeShutdown, mendv1.SignalAutoscalerScaleDown}
 
-// Signals are what each signal blocks with: its text goes on with who has said it, and since when.
+// Signals has the blocker for each signal. SignalsOf appends the condition or taint, and its time, to the text.
 var Signals = map[mendv1.Signal]rule.Blocker{
 	mendv1.SignalNodeMaintenance: {Reason: NodeInMaintenance, Text: "Its node is in maintenance", EndsWhen: "the maintenance is over"},
 	mendv1.SignalNodeShutdown:    {Reason: NodeShuttingDown, Text: "Its node is being shut down", EndsWhen: "the node is up again"},
@@ -44,8 +44,8 @@ var Signals = map[mendv1.Signal]rule.Blocker{
 	mendv1.SignalClusterRollout: {Reason: ClusterRollingOut, Text: "Its Cluster is rolling out", EndsWhen: "the rollout is over"},
 }
 
-// SignalsOf are those of a node and its Cluster, both nil if not known. A shutdown and a scale-down end by themselves: who has said so may
-// be gone, and a condition stays on a node that reports no more.
+// SignalsOf returns the signals of a node and its Cluster, which may be nil. The signals of a shutdown and a scale-down expire, because the
+// program that set them may be gone, and a condition stays on a Node whose kubelet is down.
 func SignalsOf(node *corev1.Node, cluster *clusterv1.Cluster) []Signal {
 	var signals []Signal
 	add := func(signal mendv1.Signal, said string, since time.Time, lasts time.Duration) {
@@ -79,8 +79,8 @@ func SignalsOf(node *corev1.Node, cluster *clusterv1.Cluster) []Signal {
 	return signals
 }
 
-// Signalled is what blocks now, of signals, if those of while do. A signal that lasts for some time and is of a clock far ahead of this one
-// is not believed: it would block for as long as that clock is wrong.
+// Signalled returns the blockers of those signals that are in while and have not expired. A signal that expires is ignored if its time is
+// far in the future: otherwise it would block as long as the clock of its writer is wrong.
 func Signalled(signals []Signal, while []mendv1.Signal, now time.Time) (blockers []rule.Blocker) {
 	for _, s := range signals {
 		lasts := s.Until.Sub(s.Since)
@@ -91,12 +91,12 @@ func Signalled(signals []Signal, while []mendv1.Signal, now time.Time) (blockers
 	return blockers
 }
 
-// WithoutLedger is what blocks the remediation of a node while there are no RemediationPolicies.
+// WithoutLedger returns the blockers of a node's remediation if there are no RemediationPolicies.
 func WithoutLedger(node *corev1.Node, now time.Time) []rule.Blocker {
 	return Signalled(SignalsOf(node, nil), WithoutPolicy, now)
 }
 
-// maintenance is the condition or taint by which node may go down at any moment, and since when. A cordon is none. (KEP-5683)
+// maintenance returns the condition or taint that says that node is in maintenance, and since when. A cordon does not count. (KEP-5683)
 func maintenance(node *corev1.Node) (what string, since time.Time) {
 	for _, kind := range []corev1.NodeConditionType{"MaintenanceInProgress", "DrainInProgress"} {
 		if what, since = isTrue(node, kind); what != "" {
@@ -106,7 +106,7 @@ func maintenance(node *corev1.Node) (what string, since time.Time) {
 	return tainted(node, drainTaint)
 }
 
-// InMaintenance reports whether a condition or a taint says that node may go down at any moment.
+// InMaintenance reports whether a condition or a taint says that node is in maintenance and so may go down at any moment.
 func InMaintenance(node *corev1.Node) bool {
 	return len(Signalled(SignalsOf(node, nil), []mendv1.Signal{mendv1.SignalNodeMaintenance}, time.Time{})) > 0
 }
@@ -131,7 +131,7 @@ func tainted(node *corev1.Node, key string) (what string, since time.Time) {
 	return "taint " + key, since
 }
 
-// SignalTaints are those of node that are signals, with their values.
+// SignalTaints returns the drain taint of node and the time in its scale-down taint, for a comparison of two versions of node.
 func SignalTaints(node *corev1.Node) [2]string {
 	drained, _ := tainted(node, drainTaint)
 	_, deleted := tainted(node, scaleDownTaint)

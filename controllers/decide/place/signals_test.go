@@ -38,7 +38,7 @@ func TestWhatOthersSayBlocksUntilItIsOver(t *testing.T) {
 	for name, tc := range map[string]struct {
 		node    *corev1.Node
 		cluster *clusterv1.Cluster
-		want    string // reasons, and for how long if that is known
+		want    string // reasons, and for how long they block if that is known
 	}{
 		"nothing":                                   {},
 		"a cordon":                                  {node: has(corev1.TaintNodeUnschedulable, "")},

@@ -1,4 +1,4 @@
-// Package repeats tells from RemediationRecords what was remediated again and again.
+// Package repeats finds out from RemediationRecords what was remediated again and again.
 package repeats
 
 import (
@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// Forgotten is for how long a target, or the one in its place, is healthy until the remediations before do not count any more.
+	// Forgotten is how long a target, or its replacement, has to be healthy before earlier remediations no longer count.
 	Forgotten = time.Hour
-	// Remembered is for how long a closed record counts. With waits of up to an hour it takes this long to get to the longest one.
+	// Remembered is how long a closed record counts. With waits of up to an hour it takes this long to reach the longest wait.
 	Remembered = 12 * time.Hour
-	// together is the time within which remediations count as one: those of Machines that were made at once fail for one reason.
+	// together is the time within which remediations count as one: Machines that were created at the same time fail for the same reason.
 	together  = 30 * time.Second
-	recovered = "Recovered" // ends the record of a target that was healthy before anything was done to it
+	recovered = "Recovered" // EndedBy of a record whose target was healthy before anything was done to it
 )
 
 // Loop is how often something was remediated without being healthy for an hour in between.
@@ -27,8 +27,8 @@ type Loop struct {
 	Since, Last time.Time // when the first and the last of these remediations were begun
 }
 
-// Until is until when the next remediation waits of what has failed once more: for 1, 2, 4 ... minutes, and not longer than most. It is
-// zero if nothing was remediated before.
+// Until returns when the next remediation may begin after a new failure: 1, 2, 4 ... minutes later, and at most most. It is zero if there
+// was no remediation before.
 func (l Loop) Until(failed time.Time, most time.Duration) time.Time {
 	if l.Times == 0 {
 		return time.Time{}
@@ -39,15 +39,15 @@ func (l Loop) Until(failed time.Time, most time.Duration) time.Time {
 	return failed.Add(min(time.Minute<<min(l.Times-1, 10), most))
 }
 
-// Of is the loop of what these records are about, and which is not healthy since a moment.
+// Of returns the loop of a target from its records; since is when the present failure began, or now if that is not known.
 func Of(records []mendv1.RemediationRecord, since time.Time) Loop {
 	begun := slices.DeleteFunc(slices.Clone(records), func(record mendv1.RemediationRecord) bool {
 		return record.Status.Begun == nil || record.Status.Outcome == mendv1.RecordCancelled || record.Status.EndedBy == recovered
 	})
 	slices.SortFunc(begun, func(a, b mendv1.RemediationRecord) int { return a.Status.Begun.Compare(b.Status.Begun.Time) })
 	var loop Loop
-	var healthy *metav1.Time // since when, after the last of them; what was given up may have come back
-	var group time.Time      // when the first of those that were begun together was
+	var healthy *metav1.Time // since when, after the last remediation; a target that was given up may have recovered
+	var group time.Time      // when the first remediation of the current group was begun
 	for i := range begun {
 		spec, status := &begun[i].Spec, &begun[i].Status
 		if healthy != nil && cmp.Or(spec.UnhealthySince, spec.Due, &spec.Decided).Sub(healthy.Time) >= Forgotten {
@@ -67,7 +67,7 @@ func Of(records []mendv1.RemediationRecord, since time.Time) Loop {
 	return loop
 }
 
-// requests is how many requests of one kind a remediation was made of: a remediator that deletes its request after success gets another.
+// requests returns the most requests of one kind in a remediation: a remediator that deletes its request after success gets a new one.
 func requests(status *mendv1.RemediationRecordStatus) int {
 	most, count := 1, map[string]int{}
 	for _, request := range status.Requests {
@@ -77,8 +77,8 @@ func requests(status *mendv1.RemediationRecordStatus) int {
 	return most
 }
 
-// SubjectsOf are what a record counts for, as kind/name: the owner of a Machine that never had a Node, a host that was power-cycled, and
-// the node of a NodeHealthCheck.
+// SubjectsOf returns the objects that a record counts for, as kind/name: the owner of a Machine that never had a Node, a host that was
+// power-cycled, and the node of a NodeHealthCheck.
 func SubjectsOf(record *mendv1.RemediationRecord) []string {
 	var subjects []string
 	target, byRequest := &record.Spec.Target, record.Spec.Remediator == mendv1.RemediatedByRequest

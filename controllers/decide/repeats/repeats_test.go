@@ -13,7 +13,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func at(minutes float64) time.Time { return noon.Add(time.Duration(minutes * float64(time.Minute))) }
 
-// begun is an open record of a remediation that was begun so many minutes after noon, when its target had failed.
+// begun returns an open record of a remediation that began minutes after noon, when its target failed.
 func begun(minutes float64, changes ...func(*mendv1.RemediationRecord)) mendv1.RemediationRecord {
 	record := &mendv1.RemediationRecord{}
 	record.Spec.UnhealthySince, record.Status.Begun = new(metav1.NewTime(at(minutes))), new(metav1.NewTime(at(minutes)))
@@ -23,7 +23,7 @@ func begun(minutes float64, changes ...func(*mendv1.RemediationRecord)) mendv1.R
 	return *record
 }
 
-// healed closes a record, of a target that was healthy so many minutes after noon.
+// healed closes a record whose target was healthy minutes after noon.
 func healed(minutes float64) func(*mendv1.RemediationRecord) {
 	return func(record *mendv1.RemediationRecord) {
 		record.Status.CapacityBack, record.Status.Ended = new(metav1.NewTime(at(minutes))), new(metav1.NewTime(at(minutes+1)))
@@ -98,7 +98,7 @@ func TestTheLongestWaitIsTheCallersAndCountsFromTheLastBeginning(t *testing.T) {
 	if until := loop.Until(at(30), 3*time.Minute); !until.Equal(at(33)) || !loop.Since.Equal(noon) {
 		t.Errorf("it waits until %v, since %v", until, loop.Since)
 	}
-	if until := loop.Until(at(1), time.Hour); !until.Equal(at(24)) { // a node has failed before the first of its requests
+	if until := loop.Until(at(1), time.Hour); !until.Equal(at(24)) { // a node's failure is older than its first request
 		t.Errorf("it waits until %v", until)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// DroppedField says which field of spec a user has applied to a check and the API server has dropped, such as one of another version;
-// empty if none is known: kubectl keeps what it applied in an annotation. The API server minds the case of a field. Specs are empty ones by
-// their apiVersion.
+// DroppedField returns a message if the API server has dropped a field of spec that a user applied with kubectl, such as a field of another
+// version; empty if none is known. kubectl keeps what it applied in an annotation. As in the API server, the case of field names matters.
+// Specs has an empty spec for each apiVersion.
 func DroppedField(annotations map[string]string, specs map[string]any) string {
 	var kept struct {
 		APIVersion string          `json:"apiVersion"`
@@ -24,7 +24,7 @@ func DroppedField(annotations map[string]string, specs map[string]any) string {
 	if err != nil || !known {
 		return ""
 	}
-	dropped, _ := kjson.UnmarshalStrict(kept.Spec, spec) // what is of another type the API server has refused
+	dropped, _ := kjson.UnmarshalStrict(kept.Spec, spec) // the API server has refused values of a wrong type
 	for _, err := range dropped {
 		if field, unknown := strings.CutPrefix(err.Error(), "unknown field "); unknown {
 			return fmt.Sprintf("The field %s, which was applied in spec, does not exist in %s: the API server has dropped it",

@@ -1,5 +1,5 @@
-// Package rule has what a rule says of an object: what blocks it, who acts on it, and what comes next. A decision fills it in, and
-// conditions, events and the command line print it.
+// Package rule has what a rule says about an object: what blocks its remediation, who acts on it, and what comes next. Decisions fill these
+// types in, and conditions, events and the command line print them.
 package rule
 
 import cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
@@ -13,10 +13,10 @@ type Blocker = cliv1.Blocker
 // Step is the next thing that happens, or what a user has to do.
 type Step = cliv1.Step
 
-// MissingPermission is the reason of what the reader may not read, while the manager may.
+// MissingPermission is the reason of blockers in kubectl mend if the user may not read objects that the manager may read.
 const MissingPermission = "MissingPermission"
 
-// Unreadable blocks what depends on the requests of a kind, or their templates, which the reader may not read.
+// Unreadable returns the blocker if the user may not read the requests of a kind, or their templates.
 func Unreadable(kind string) Blocker {
 	return Blocker{
 		Reason: MissingPermission, Detail: kind + "s",

@@ -1,4 +1,4 @@
-// Package undone tells when to do once more what another client undoes, and who that may be.
+// Package undone says when kubemend repeats an action that another client undoes, and which client that may be.
 package undone
 
 import (
@@ -11,18 +11,18 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// Tells is after how many times in a row users are told: a client that undoes something once may have good reason.
+// Tells is after how many repetitions a message reports this: a client that undoes an action once may have a good reason.
 const Tells = 3
 
-// Did is an action that was done so many times in a row, the last time at At. What is decided once more although it was done, another
-// client has undone.
+// Did is an action that was done Times times in a row, the last time at At. If an action is decided again although it was done, another
+// client has undone it.
 type Did[T comparable] struct {
 	Do    T
 	Times int
 	At    time.Time
 }
 
-// Again is what was done after do was done once more at now.
+// Again returns d after do was done at now.
 func (d Did[T]) Again(do T, now time.Time) Did[T] {
 	if d.Do != do {
 		d.Times = 0
@@ -30,8 +30,8 @@ func (d Did[T]) Again(do T, now time.Time) Did[T] {
 	return Did[T]{Do: do, Times: d.Times + 1, At: now}
 }
 
-// Until is when the action may be done again: after a second, then after twice as long each time, up to five minutes. Two clients that undo
-// what the other does would else write as fast as they can. A moment that has not come is of a clock that was corrected since.
+// Until returns when the action may be repeated: after a second, then after twice as long each time, up to five minutes. Without this wait
+// two clients would undo each other's writes as fast as they can. If At is in the future, the clock was corrected, and there is no wait.
 func (d Did[T]) Until(now time.Time) time.Time {
 	if d.At.After(now) {
 		return now
@@ -39,8 +39,8 @@ func (d Did[T]) Until(now time.Time) time.Time {
 	return d.At.Add(min(time.Second<<min(max(d.Times-1, 0), 9), 5*time.Minute))
 }
 
-// WritersSince names the clients, but for kubemend, that have written obj, or a subresource of it, since; empty if there are none. The API
-// server does not move the stamp of one that has only removed something, so that it need not be one of them. Its stamps are whole seconds.
+// WritersSince names the clients, except kubemend, that have written obj, or the subresource, since a time in whole seconds; empty if there
+// are none. A client that only removed something may be missing: for a removal the API server does not update the time in managedFields.
 func WritersSince(obj metav1.Object, subresource string, since time.Time) string {
 	var names []string
 	for _, entry := range obj.GetManagedFields() {
@@ -53,7 +53,7 @@ func WritersSince(obj metav1.Object, subresource string, since time.Time) string
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// Text says that another client, likely one of writers, removes what kubemend writes, three times in a row so far.
+// Text is the message that another client, likely one of writers, has removed three times in a row what kubemend writes.
 func Text(what, writers string) string {
 	if writers != "" {
 		writers = ", likely " + writers + ","

@@ -1,7 +1,7 @@
-// Package admission sets, when a remediation template is written, the defaults that its schema cannot express: those for
-// values that are given and mean nothing, such as "" and 0. A schema's default counts only for what is missing.
+// Package admission sets defaults in remediation templates that a schema cannot set: those for values such as "" and 0. The defaults of a
+// schema only replace missing values.
 //
-// It refuses nothing. What is not allowed is in the schemas, so that it also holds where no webhook runs.
+// It rejects nothing. All validation is in the schemas, so that it also works without the webhooks.
 package admission
 
 import (
@@ -20,8 +20,7 @@ import (
 // +kubebuilder:webhook:name=default.metal3remediationtemplate.infrastructure.cluster.x-k8s.io,path=/mutate-infrastructure-cluster-x-k8s-io-v1beta2-metal3remediationtemplate,mutating=true,failurePolicy=fail,matchPolicy=Equivalent,sideEffects=None,groups=infrastructure.cluster.x-k8s.io,resources=metal3remediationtemplates,versions=v1beta2,verbs=create;update,admissionReviewVersions=v1;v1beta1
 // +kubebuilder:webhook:name=default.hostremediationtemplate.kubemend.io,path=/mutate-kubemend-io-v1alpha1-hostremediationtemplate,mutating=true,failurePolicy=fail,matchPolicy=Equivalent,sideEffects=None,groups=kubemend.io,resources=hostremediationtemplates,versions=v1alpha1,verbs=create;update,admissionReviewVersions=v1
 
-// SetUp registers the defaults of both templates at the manager's webhook server, and the conversion of the kinds that have
-// two versions. The manager's scheme has to know all of them.
+// SetUp registers the defaulting of both templates, and the conversion of the kinds that have two versions.
 func SetUp(m ctrl.Manager) error {
 	if err := ctrl.NewWebhookManagedBy(m, &infrav1.Metal3Remediation{}).Complete(); err != nil {
 		return fmt.Errorf("set up the webhooks of Metal3Remediation: %w", err)
@@ -66,7 +65,7 @@ func (HostTemplate) Default(_ context.Context, t *mendv1.HostRemediationTemplate
 	return nil
 }
 
-// complete fills in what a strategy does not say, as CAPM3 does. A template need not have a strategy.
+// complete sets the defaults that CAPM3 sets.
 func complete(what *infrav1.RemediationType, seconds *int32) {
 	*what, *seconds = cmp.Or(*what, infrav1.RebootRemediationStrategy), cmp.Or(*seconds, infrav1.DefaultTimeoutSeconds)
 }

@@ -31,7 +31,7 @@ func TestDefaultsOfMetal3RemediationTemplates(t *testing.T) {
 	}
 }
 
-// Here 0 retries are said, and are not none.
+// In a HostRemediationTemplate a retryLimit of 0 is a value, and is kept.
 func TestDefaultsOfHostRemediationTemplates(t *testing.T) {
 	for name, row := range map[string]struct {
 		given, want *mendv1.HostRemediationStrategy

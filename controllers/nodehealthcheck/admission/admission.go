@@ -1,5 +1,5 @@
-// Package admission refuses what the schema of a NodeHealthCheck cannot, because it depends on other objects, such as a change of its
-// selector while a request is at work; and it warns of what is allowed and most likely a mistake. It only reads, past all caches.
+// Package admission validates NodeHealthChecks where the schema cannot, because the answer depends on other objects: for example it refuses
+// a change of the selector during a remediation. It also warns of likely mistakes. It only reads, without caches.
 package admission
 
 import (
@@ -27,12 +27,12 @@ import (
 
 // +kubebuilder:webhook:name=vnodehealthcheck.kb.io,path=/validate-remediation-medik8s-io-v1alpha1-nodehealthcheck,mutating=false,failurePolicy=fail,sideEffects=None,groups=remediation.medik8s.io,resources=nodehealthchecks,versions=v1alpha1,verbs=create;update,admissionReviewVersions=v1
 
-// A deletion is refused only by a webhook that answers: while none does, it is known to be survived. The next manager deletes the requests
-// that the check has left, and then its leases; a manager that has gone for good must not keep its checks.
+// While no webhook answers, a deletion is allowed: the next manager deletes the requests and leases of the check, and if the manager was
+// uninstalled for good, users have to be able to delete its checks.
 //
 // +kubebuilder:webhook:name=delete.nodehealthcheck.remediation.medik8s.io,path=/validate-remediation-medik8s-io-v1alpha1-nodehealthcheck,mutating=false,failurePolicy=ignore,sideEffects=None,groups=remediation.medik8s.io,resources=nodehealthchecks,versions=v1alpha1,verbs=delete,admissionReviewVersions=v1
 
-// Templates and requests of other groups are read as well. The remediators that bring them grant it, by a ClusterRole with the label
+// The right to read templates and requests of other groups comes from their remediators, by a ClusterRole with the label
 // rbac.ext-remediation/aggregate-to-ext-remediation.
 //
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list
@@ -43,8 +43,7 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations,verbs=list
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediationtemplates,verbs=list
 
-// patience is for how long objects are read: the API server waits ten seconds for a webhook, and then says nothing of what the webhook was
-// waiting for.
+// patience limits the reads: the API server waits ten seconds for a webhook, and its error would not say which read took so long.
 const patience = 8 * time.Second
 
 // SetUp registers the validation at the manager's webhook server. The manager's scheme has to know NodeHealthCheck.
@@ -58,7 +57,7 @@ func SetUp(m ctrl.Manager) error {
 
 // NodeHealthCheck validates NodeHealthChecks.
 type NodeHealthCheck struct {
-	// Live reads past the caches: what has been made or deleted a moment ago counts.
+	// Live reads without caches, because objects that were just created or deleted matter.
 	Live client.Reader
 }
 
@@ -69,7 +68,7 @@ func (v NodeHealthCheck) ValidateCreate(ctx context.Context, check *nhcv1.NodeHe
 	return v.validate(ctx, nil, check)
 }
 
-// ValidateUpdate implements admission.Validator. It judges only what changes, so that a check that is not allowed any more can be paused.
+// ValidateUpdate implements admission.Validator. It validates only fields that change: a check that has become invalid can still be paused.
 func (v NodeHealthCheck) ValidateUpdate(ctx context.Context, old, check *nhcv1.NodeHealthCheck) (admission.Warnings, error) {
 	if equality.Semantic.DeepEqual(old.Spec, check.Spec) {
 		return nil, nil
@@ -97,8 +96,7 @@ func (v NodeHealthCheck) validate(
 	return warnings(&check.Spec), nil
 }
 
-// warnings says what of a check is most likely a slip, and shows neither in its status nor in an event: what can never act is in its
-// condition Effective.
+// warnings returns warnings about likely mistakes, except those that the condition Effective of the check shows.
 func warnings(spec *nhcv1.NodeHealthCheckSpec) (texts []string) {
 	if len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) == 0 {
 		texts = append(texts, "spec.selector is empty: all nodes of the cluster are watched, also those of the control plane")
@@ -117,9 +115,8 @@ func warnings(spec *nhcv1.NodeHealthCheckSpec) (texts []string) {
 	return texts
 }
 
-// refusal is all reasons as one error, nil if there is none. Its text is that of the only reason, or [a, b].
-//
-// It hides what reads have failed with: the API server would answer with their status and leave out what they were for.
+// refusal returns all reasons as one error, nil if there is none. Its text is that of the only reason, or [a, b]. It does not wrap the
+// errors of failed reads: the API server would answer with their status, and omit why the webhook has read the objects.
 func refusal(reasons ...error) error {
 	var errs []error
 	for _, reason := range reasons {
@@ -130,7 +127,7 @@ func refusal(reasons ...error) error {
 	return kerrors.Flatten(kerrors.NewAggregate(errs))
 }
 
-// What is refused, in the words of medik8s.
+// Texts of refusals, in the words of medik8s.
 const (
 	selectorProhibited = "selector update prohibited due to running remediation"
 	templateProhibited = "remediation template update prohibited due to running remediation"
@@ -141,18 +138,18 @@ const (
 	wrongTopology      = "Unsupported control plane topology"
 )
 
-// refused is an error in the words of medik8s, which begin with a capital.
+// refused is an error with a text of medik8s that begins with a capital letter.
 type refused string
 
 func (r refused) Error() string { return string(r) }
 
-// inOrder sorts steps as they are taken. Where they stand in the list means nothing.
+// inOrder returns steps sorted by their order. Their position in the list has no meaning.
 func inOrder(steps []nhcv1.EscalatingRemediation) []nhcv1.EscalatingRemediation {
 	return slices.SortedStableFunc(slices.Values(steps), func(a, b nhcv1.EscalatingRemediation) int { return a.Order - b.Order })
 }
 
-// refusals are the reasons for which a write is refused, and what could not be found out, each of which says what to do. Old is nil if the
-// check is made. Only three fields depend on other objects: changes of all others are judged by the schema alone.
+// refusals returns the reasons why a write is refused, and the errors of reads, each with what to do. Old is nil for a new check. It
+// validates three fields; for changes of the others the schema is enough.
 func (v NodeHealthCheck) refusals(ctx context.Context, old *nhcv1.NodeHealthCheckSpec, check *nhcv1.NodeHealthCheck) []error {
 	spec, same := &check.Spec, equality.Semantic.DeepEqual
 	selector := old == nil || !same(old.Selector, spec.Selector)
@@ -188,12 +185,11 @@ func (v NodeHealthCheck) refusals(ctx context.Context, old *nhcv1.NodeHealthChec
 	return errs
 }
 
-// remediating names one of the requests that the status lists, with its node, which still exists; empty if none does. The status alone is
-// no evidence: a request may have gone with its node, or by somebody else's hand, and the status would then be out of date until the next
-// reconcile. (reference W8)
+// remediating returns the name of a request in the status that still exists, with its node; empty if there is none. The status alone is not
+// enough, because it is out of date if a request was deleted since the last reconcile. (reference W8)
 //
-// A request that is being deleted exists: its remediator is at work until the last finalizer is gone. One that exists says enough, whatever
-// could not be asked.
+// A request that is being deleted counts, because its remediator works until the last finalizer is removed. If a request exists, errors of
+// other reads do not matter.
 func (v NodeHealthCheck) remediating(ctx context.Context, status *nhcv1.NodeHealthCheckStatus) (string, error) {
 	type place struct {
 		kind      schema.GroupVersionKind
@@ -206,7 +202,7 @@ func (v NodeHealthCheck) remediating(ctx context.Context, status *nhcv1.NodeHeal
 			ref := remediation.Resource
 			at := place{ref.GroupVersionKind(), ref.Namespace}
 			if at.kind.Kind == "" || at.kind.Version == "" || ref.Name == "" {
-				continue // there can be no such request
+				continue // an incomplete reference names no request
 			}
 			if _, listed := lists[at]; !listed {
 				requests, err := v.list(ctx, at.kind, client.InNamespace(at.namespace))
@@ -225,14 +221,14 @@ func (v NodeHealthCheck) remediating(ctx context.Context, status *nhcv1.NodeHeal
 	return "", kerrors.NewAggregate(errs)
 }
 
-// runs reports whether request is the one that ref names, and its remediator is waited for. A reference without a UID names whatever has
-// its name. If the node is gone, and the remediator has kept the request for longer than is waited for, that may last for ever, and must
-// not keep a check as it is for ever.
+// runs reports whether request is the one that ref names, and still counts as running. A reference without a UID matches by name. A request
+// does not count if its node is gone and its deletion takes longer than ClingingFor: its remediator may never release it, and users have to
+// be able to change the check.
 func (v NodeHealthCheck) runs(ctx context.Context, request *remediationrequest.Metadata, ref *corev1.ObjectReference, node string) bool {
 	if ref.UID == "" && request.Name != ref.Name || ref.UID != "" && request.UID != ref.UID {
 		return false
 	}
-	now := clock.RealClock{}.Now() // the webhook is asked now
+	now := clock.RealClock{}.Now() // a webhook has no reconciler's clock
 	if request.DeletionTimestamp == nil || now.Sub(request.DeletionTimestamp.Time) < remediationrequest.ClingingFor {
 		return true
 	}
@@ -246,7 +242,7 @@ func nameOf(ref *corev1.ObjectReference) string {
 	return ref.Namespace + "/" + ref.Name
 }
 
-// repeated refuses kinds that several steps use, unless all templates of the kind say that their remediator copes with several.
+// repeated refuses kinds that several steps use, unless all templates of the kind have the annotation that allows this.
 func (v NodeHealthCheck) repeated(ctx context.Context, steps []nhcv1.EscalatingRemediation) []error {
 	worksAlone := func(template remediationrequest.Metadata) bool {
 		_, copes := template.Annotations[nhcv1.MultipleTemplatesAnnotation]
@@ -273,10 +269,10 @@ func (v NodeHealthCheck) repeated(ctx context.Context, steps []nhcv1.EscalatingR
 	return errs
 }
 
-// topologies are the control planes of OpenShift whose nodes may be remediated. (medik8s, reference 1.4.)
+// topologies are the control-plane topologies of OpenShift that are supported. (medik8s, reference 1.4.)
 var topologies = []string{"HighlyAvailable", "SingleReplica", "HighlyAvailableArbiter", "External"}
 
-// openshift is the object that describes a cluster of OpenShift; elsewhere there is no such kind.
+// openshift is the kind that describes a cluster of OpenShift; other clusters do not have it.
 var openshift = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "Infrastructure"}
 
 func (v NodeHealthCheck) topology(ctx context.Context) error {

@@ -101,7 +101,7 @@ func TestCreation(t *testing.T) {
 	}
 }
 
-// inVersion is a step with a template of another version or group.
+// inVersion returns a step with a template of another version or group.
 func inVersion(apiVersion string) nhcv1.EscalatingRemediation {
 	s := step(2, "RebootTemplate", "b")
 	s.RemediationTemplate.APIVersion = apiVersion
@@ -177,7 +177,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// otherwise changes all that may be changed at any time.
+// otherwise changes all fields that may be changed at any time.
 func otherwise(c *nhcv1.NodeHealthCheck) {
 	c.Spec.PauseRequests = []string{"for the test"}
 	c.Spec.MinHealthy = ptr.To(intstr.Parse("60%"))
@@ -234,7 +234,7 @@ func expect(t *testing.T, err error, want string) {
 	must.Equal(t, want, got, "refusal")
 }
 
-// One kind that cannot be asked does not hide that a request of another kind is there.
+// If one kind cannot be read, an existing request of another kind is still found.
 func TestARequestThatIsThereOutweighsOneThatCannotBeSeen(t *testing.T) {
 	seen := check(remediating("1"), func(c *nhcv1.NodeHealthCheck) {
 		c.Status.UnhealthyNodes = append(c.Status.UnhealthyNodes, nhcv1.UnhealthyNode{
@@ -246,7 +246,7 @@ func TestARequestThatIsThereOutweighsOneThatCannotBeSeen(t *testing.T) {
 	expect(t, err, deletionProhibited+": node-2 (Replace default/node-2)")
 }
 
-// As many requests as there are nodes may be at work; a refusal names one of them. A kind of requests may have no namespace.
+// There may be as many requests as nodes, and a refusal names one. Requests may be cluster-scoped.
 func TestARefusalNamesARequest(t *testing.T) {
 	busy := check()
 	var requests []client.Object
@@ -260,7 +260,7 @@ func TestARefusalNamesARequest(t *testing.T) {
 	expect(t, err, deletionProhibited+": node-4 (Reboot node-4-x)")
 }
 
-// The API server would tell of the status of a failed read, and not of what it was for.
+// The API server would answer with the status of the failed read, and omit why the webhook has read the object.
 func TestTheWholeRefusalIsAnswered(t *testing.T) {
 	scheme := runtime.NewScheme()
 	must.Do(t, nhcv1.AddToScheme(scheme))
@@ -275,7 +275,7 @@ func TestTheWholeRefusalIsAnswered(t *testing.T) {
 	}
 }
 
-// stuck is an API server that does not answer before somebody stops waiting.
+// stuck is an API server that does not answer until the context ends.
 type stuck struct{ client.Reader }
 
 func (stuck) List(ctx context.Context, _ client.ObjectList, _ ...client.ListOption) error {
@@ -298,7 +298,7 @@ func TestAnAPIServerThatDoesNotAnswerInTimeRefusesAndDoesNotHang(t *testing.T) {
 
 func TestWhatDoesNotDependOnOtherObjectsReadsNothing(t *testing.T) {
 	labelled := check(func(c *nhcv1.NodeHealthCheck) { c.Labels = map[string]string{"a": "b"} })
-	said, err := NodeHealthCheck{}.ValidateUpdate(t.Context(), check(), labelled) // which would panic if it asked
+	said, err := NodeHealthCheck{}.ValidateUpdate(t.Context(), check(), labelled) // a read would panic
 	if err != nil || said != nil {
 		t.Errorf("refused with %v, warned of %q", err, said)
 	}

@@ -23,11 +23,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// environment is what is in the cluster besides the check, and which kinds cannot be read.
+// observed is an API server with objects, and with kinds that cannot be read.
 type observed struct {
 	objects []client.Object
-	// fails says with what a read of a kind fails; of a list too, whose kind is that of its items here.
-	fails map[string]error
+	fails   map[string]error // errors of reads and lists, by the kind of the object
 }
 
 func with(objects ...client.Object) observed { return observed{objects: objects} }
@@ -67,10 +66,10 @@ func (w observed) validation(t *testing.T) NodeHealthCheck {
 	return NodeHealthCheck{Live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.objects...).WithInterceptorFuncs(reads).Build()}
 }
 
-// testGroup is that of templates and requests.
+// testGroup is the API group of templates and requests.
 const testGroup = "test.io"
 
-// object is one of the group test.io, of which nothing but its metadata is ever read.
+// object returns an object of testGroup. Only its metadata is ever read.
 func object(kind, namespace, name string, uid types.UID, annotations ...string) *remediationrequest.Metadata {
 	o := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid, Annotations: map[string]string{}}}
 	o.SetGroupVersionKind(schema.GroupVersionKind{Group: testGroup, Version: "v1", Kind: kind})
@@ -91,7 +90,7 @@ func topologyOf(topology string) *unstructured.Unstructured {
 	return o
 }
 
-// check is one of workers, with a template and the default conditions.
+// check returns a check for workers, with a template and the default conditions.
 func check(edits ...func(*nhcv1.NodeHealthCheck)) *nhcv1.NodeHealthCheck {
 	c := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "workers"}}
 	c.Spec.Selector.MatchLabels = map[string]string{"role": "worker"}
@@ -110,7 +109,6 @@ func ref(kind, name string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "test.io/v1", Kind: kind, Namespace: "default", Name: name}
 }
 
-// step is taken after all of lower order.
 func step(order int, kind, name string) nhcv1.EscalatingRemediation {
 	return nhcv1.EscalatingRemediation{RemediationTemplate: *ref(kind, name), Order: order, Timeout: metav1.Duration{Duration: time.Minute}}
 }
@@ -127,7 +125,7 @@ func badSelector(c *nhcv1.NodeHealthCheck) {
 	c.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "role", Operator: "Resembles", Values: []string{"worker"}}}
 }
 
-// remediating lists a request of that UID in the status.
+// remediating adds a request to the check's status.
 func remediating(uid types.UID) func(*nhcv1.NodeHealthCheck) {
 	return func(c *nhcv1.NodeHealthCheck) {
 		c.Status.UnhealthyNodes = append(c.Status.UnhealthyNodes, nhcv1.UnhealthyNode{
@@ -138,12 +136,12 @@ func remediating(uid types.UID) func(*nhcv1.NodeHealthCheck) {
 	}
 }
 
-// unhealthy lists a node without requests in the status.
+// unhealthy adds a node without requests to the check's status.
 func unhealthy(c *nhcv1.NodeHealthCheck) {
 	c.Status.UnhealthyNodes = append(c.Status.UnhealthyNodes, nhcv1.UnhealthyNode{Name: "node-1"})
 }
 
-// uninstalled is what the read of a kind fails with that does not exist.
+// uninstalled returns the error of a read of a kind that is not installed.
 func uninstalled(kind string) error {
 	return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: testGroup, Kind: kind}, SearchedVersions: []string{"v1"}}
 }

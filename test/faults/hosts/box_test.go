@@ -16,45 +16,44 @@ import (
 	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
-// How long everything takes.
+// How long each thing takes.
 const (
 	renewsLease = 10 * time.Second
-	takesPower  = 5 * time.Second  // to power off, or on
-	takesBoot   = 30 * time.Second // from when the power is on until the kubelet runs
-	takesPods   = 2 * time.Second  // the eviction of the pods of a tainted node, and then the detaching of their volumes
-	takesOrphan = 40 * time.Second // the collection of the pods of a node that is gone
-	takesSilent = 40 * time.Second // until a node whose kubelet is silent is not Ready any more
+	takesPower  = 5 * time.Second  // to power off or on
+	takesBoot   = 30 * time.Second // from power on until the kubelet runs
+	takesPods   = 2 * time.Second  // the eviction of the pods of a tainted node, and after that the detaching of their volumes
+	takesOrphan = 40 * time.Second // the garbage collection of the pods of a deleted node
+	takesSilent = 40 * time.Second // until a node with a silent kubelet is no longer Ready
 )
 
-// box is a host with its BMC and with what is on its disk: what is really so, whatever its BareMetalHost says. The Bare Metal Operator and
-// Ironic, with the waits that they really have, are those of package bmo.
+// box is the real state of a host with its BMC and its disk, whatever its BareMetalHost says. Package bmo simulates BMO and Ironic, with
+// their real waits.
 type box struct {
 	e     *environment
 	model bmo.Host
 
-	// looks are the moments at which the Bare Metal Operator reconciles the BareMetalHost.
+	// looks says when BMO reconciles the BareMetalHost.
 	looks bmo.Looks
-	// history is all that has happened to the power.
+	// history has all power changes.
 	history []bmo.Power
 
-	mute   int // how many boots bring up no kubelet; negative for all
+	mute   int // how many boots bring up no kubelet; negative means all
 	boot   time.Time
 	starts int
-	runs   bool // the kubelet
+	runs   bool // whether the kubelet runs
 	silent time.Time
-	// up says that the host has booted, and that what is no kubelet's to start runs; upUntil when that ended the last time.
+	// up is true if the host has booted and everything except the kubelet runs, such as an API server. upUntil is when it was last up.
 	up      bool
 	upUntil time.Time
-	// cutOff says that the kubelet, which runs, cannot reach its API server.
+	// cutOff means that the running kubelet cannot reach its API server.
 	cutOff bool
-	// byHand says that a person has pressed the button of the host that was off, and nothing runs on it yet: that is unknown until Ironic
-	// reads the BMC the next time.
+	// byHand means that a person has powered the host on and it has not booted yet: no program knows until Ironic reads the BMC.
 	byHand bool
-	// writes says that something on the host writes to the volume.
+	// writes is true if something on the host writes to the volume.
 	writes bool
 }
 
-// step lets happen what is due, and what the Bare Metal Operator does about it. It reports whether anything has changed.
+// step lets everything happen that is due, and BMO reconcile. It reports whether anything has changed.
 func (b *box) step(now time.Time) bool {
 	changed := b.follow(now)
 	if !b.boot.IsZero() && !now.Before(b.boot) {
@@ -64,7 +63,7 @@ func (b *box) step(now time.Time) bool {
 	return b.operate(now) || changed
 }
 
-// follow does what comes of what has happened to the power.
+// follow applies the power changes of the model.
 func (b *box) follow(now time.Time) bool {
 	b.model.Advance(now)
 	changes := b.model.Changes()
@@ -92,10 +91,10 @@ func (b *box) follow(now time.Time) bool {
 	return len(changes) > 0
 }
 
-// next is the next moment at which something is due; zero if nothing is.
+// next returns when the next thing is due; zero if nothing is.
 func (b *box) next() time.Time { return earliest(b.boot, b.looks.Next(), b.model.Next()) }
 
-// busy reports whether the host is about to change without a request: after an error the Bare Metal Operator may not read it for hours.
+// busy reports whether the host will change by itself: after an error BMO may not reconcile it for hours.
 func (b *box) busy() bool {
 	h := b.e.host()
 	if h == nil || !b.model.Next().IsZero() {
@@ -105,21 +104,21 @@ func (b *box) busy() bool {
 	return b.model.Faults == bmo.Faults{} && h.Spec.Online && !asked && !h.Status.PoweredOn
 }
 
-// start starts the kubelet, under a boot of its own.
+// start starts the kubelet with a new boot ID.
 func (b *box) start() {
 	b.starts++
 	b.byHand, b.up = false, true
 	if b.e.plane != nil {
-		return // its kubelet reports when it can
+		return // the plane decides when its kubelet reports
 	}
-	if b.cutOff { // it asks for its pods when it can
+	if b.cutOff { // it will ask for its pods when it reaches the API server
 		b.runs = false
 		return
 	}
 	b.serve()
 }
 
-// serve is a kubelet that can reach its API server: the node is Ready, and the pods that are bound to it run.
+// serve makes the kubelet reach its API server: the node is Ready, and the pods that are bound to it run.
 func (b *box) serve() {
 	b.runs, b.silent = true, time.Time{}
 	b.e.registers(b.starts)
@@ -127,7 +126,7 @@ func (b *box) serve() {
 	b.writes = b.writes || len(pods) > 0
 }
 
-// renewed is when the kubelet has renewed the lease of its node last; false if there is none. It does so every ten seconds.
+// renewed returns when the kubelet last renewed the lease of its node, which it does every ten seconds; false if there is no lease.
 func (b *box) renewed(now time.Time) (time.Time, bool) {
 	switch {
 	case b.starts == 0:
@@ -138,7 +137,7 @@ func (b *box) renewed(now time.Time) (time.Time, bool) {
 	return b.silent.Truncate(renewsLease), true
 }
 
-// lastUp is when the host was up last.
+// lastUp returns when the host was last up.
 func (b *box) lastUp(now time.Time) time.Time {
 	if b.up {
 		return now
@@ -146,10 +145,10 @@ func (b *box) lastUp(now time.Time) time.Time {
 	return b.upUntil
 }
 
-// hang makes the kubelet say no more.
+// hang makes the kubelet silent.
 func (b *box) hang() { b.runs, b.silent = false, b.e.clock.Now().Add(-takesSilent) }
 
-// recover makes a kubelet that hangs on a host that is on report again, under the same boot.
+// recover makes a silent kubelet report again, if the host is on, with the same boot ID.
 func (b *box) recover() {
 	if b.model.Powered() && !b.runs && b.boot.IsZero() && !b.cutOff && !b.model.InRamdisk() {
 		b.serve()
@@ -159,7 +158,7 @@ func (b *box) recover() {
 // revive ends all faults.
 func (b *box) revive() { b.model.Faults = bmo.Faults{} }
 
-// operate is a reconcile of the Bare Metal Operator, if the host has changed or a requeue is due.
+// operate lets BMO reconcile if the host has changed or a requeue is due. It reports whether BMO has written.
 func (b *box) operate(now time.Time) bool {
 	h := b.e.host()
 	if h == nil {
@@ -172,7 +171,7 @@ func (b *box) operate(now time.Time) bool {
 	is := h.DeepCopy()
 	done := b.model.Reconcile(is, now)
 	b.looks.Note(done, now)
-	// The status in memory is lost with the answer to an update of the metadata.
+	// As in BMO, the answer to the update of the metadata would overwrite the status in memory.
 	status := is.Status
 	if done.Object {
 		b.e.do(b.e.management.Update(b.e.t.Context(), is))
@@ -185,7 +184,7 @@ func (b *box) operate(now time.Time) bool {
 	return done.Object || done.Status || done.Again || b.follow(now)
 }
 
-// pin keeps the host in a provisioning state, or releases it if that is empty.
+// pin keeps the host in a provisioning state; an empty state ends that.
 func (b *box) pin(state bmov1alpha1.ProvisioningState) {
 	if b.model.Pinned = &state; state == "" {
 		pinned := bmov1alpha1.StateProvisioned
@@ -194,7 +193,7 @@ func (b *box) pin(state bmov1alpha1.ProvisioningState) {
 	b.looks.Now(b.e.clock.Now())
 }
 
-// earliest is the first of these moments that is one; zero if none is.
+// earliest returns the earliest time that is not zero.
 func earliest(moments ...time.Time) time.Time {
 	var first time.Time
 	for _, at := range moments {
@@ -205,17 +204,17 @@ func earliest(moments ...time.Time) time.Time {
 	return first
 }
 
-// pods plays the controllers of the workload cluster: node-lifecycle, taint eviction, the collection of orphaned pods, and the CSI driver's
-// attacher.
+// pods simulates the controllers of the workload cluster: node lifecycle, taint eviction, the garbage collection of pods, and the attacher
+// of the CSI driver.
 type pods struct {
 	e *environment
-	// stuck says that nothing leaves the node; unreachable, that the cluster cannot be reached by kubemend.
+	// stuck means that nothing leaves the node; unreachable means that kubemend cannot reach the cluster.
 	stuck, unreachable bool
-	// since is since when what is on the node has to leave it, volumes since when the pods are gone.
+	// since is when pods began to have to leave the node; volumes is when they had left.
 	since, volumes time.Time
 }
 
-// step lets happen what is due. It reports whether anything has changed.
+// step lets everything happen that is due, and reports whether anything has changed.
 func (p *pods) step(now time.Time) bool {
 	changed := p.notice(now)
 	pods, volumes := p.left()
@@ -251,7 +250,7 @@ func (p *pods) step(now time.Time) bool {
 	return true
 }
 
-// next is the next moment at which something is due; zero if nothing is.
+// next returns when the next thing is due; zero if nothing is.
 func (p *pods) next() time.Time {
 	var at, silent time.Time
 	switch {
@@ -269,7 +268,7 @@ func (p *pods) next() time.Time {
 	return earliest(at, silent)
 }
 
-// notice calls a node unknown whose kubelet is silent.
+// notice sets Ready to Unknown for a node whose kubelet is silent.
 func (p *pods) notice(now time.Time) bool {
 	node := p.e.node()
 	if node == nil || p.e.box.runs || ready(node) == corev1.ConditionUnknown || now.Before(p.e.box.silent.Add(takesSilent)) {
@@ -279,18 +278,18 @@ func (p *pods) notice(now time.Time) bool {
 	return true
 }
 
-// left is what is left on the node.
+// left returns the pods and volumes on the node.
 func (p *pods) left() (pods, volumes []client.Object) {
 	return p.e.work.Of(corev1.SchemeGroupVersion.WithKind("Pod")), p.e.work.Of(storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"))
 }
 
-// registers is what a kubelet does that has started: its node is there, and Ready.
+// registers creates the node of a kubelet that has started, and makes it Ready.
 func (e *environment) registers(boot int) {
 	e.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: e.nodeName, Labels: map[string]string{corev1.LabelHostname: e.nodeName}}}
 	err := e.work.Create(e.t.Context(), e.named(node))
 	switch {
-	case err == nil && boot == 1: // the provider has labelled the new node
+	case err == nil && boot == 1: // a provider labels the new node
 		edit(e, e.work, e.node(), false, func(n *corev1.Node) {
 			n.Labels["example.org/rack"] = "7"
 			n.Annotations["example.org/note"] = "keep"

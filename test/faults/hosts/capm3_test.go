@@ -24,9 +24,9 @@ import (
 	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
-// What has to be as with CAPM3. C9, the conversion, is in test/api, where the webhook runs.
+// Behaviour that must be as with CAPM3. C9, the conversion, is tested in test/api, where the webhook runs.
 
-// stuck keeps everything on the node, so that the test itself decides when it goes.
+// stuck keeps everything on the node, so that the test decides when it leaves.
 func stuck(b *box) { b.e.pods.stuck = true }
 
 func TestC1APowerCycleGoesInOrder(t *testing.T) {
@@ -86,10 +86,10 @@ func TestC6AHostIsMarkedAndThenTheOwnerAskedWhenNoAttemptIsLeft(t *testing.T) {
 			sight{"the host is marked", func() bool { return e.host().Annotations[infrav1.UnhealthyAnnotation] != "" }},
 		)
 		e.ends("OwnerRequested")
-		e.went(*order, "20m28s: the host is marked", "20m28s: the owner is asked") // else its replacement could be put on this host
+		e.went(*order, "20m28s: the host is marked", "20m28s: the owner is asked") // or CAPM3 could choose it for the replacement
 		equal(t, "the phase", e.says().Phase, "Deleting machine")
 		equal(t, "the number of retries", e.says().Retries, 1)
-		for _, key := range []string{"capm3.metal3.io/unhealthy", "capi.metal3.io/unhealthy"} { // the words of all versions of CAPM3
+		for _, key := range []string{"capm3.metal3.io/unhealthy", "capi.metal3.io/unhealthy"} { // for all versions of CAPM3
 			equal(t, key, e.host().Annotations[key], "capm3/UnhealthyNode")
 		}
 		old := v1beta1conditions.Get(e.machine(), clusterv1.MachineOwnerRemediatedV1Beta1Condition)
@@ -106,14 +106,14 @@ func TestC6AHostIsMarkedAndThenTheOwnerAskedWhenNoAttemptIsLeft(t *testing.T) {
 	})
 }
 
-// meanwhile changes what is there before the controllers see any of it, and is not checked.
+// meanwhile changes objects before the controllers read them. The safety rules do not check these changes.
 func (e *environment) meanwhile(change func()) {
 	e.management.after, e.work.after = func(place) {}, func(place) {}
 	change()
 	e.management.after, e.work.after = e.check, e.check
 }
 
-// heldByAnother makes the remediation be one with which CAPM3, or a kubemend whose memory is lost, keeps the host off.
+// heldByAnother makes the remediation look as if CAPM3, or a kubemend whose stored state is lost, keeps the host powered off.
 func heldByAnother(e *environment) {
 	e.meanwhile(func() {
 		edit(e, e.management, e.remediation(), false, func(rem client.Object) { rem.SetFinalizers([]string{e.Finalizer}) })
@@ -123,7 +123,7 @@ func heldByAnother(e *environment) {
 	})
 }
 
-// reconciles makes the controller reconcile a remediation, whatever has changed.
+// reconciles makes the controller reconcile a remediation repeatedly.
 func (e *environment) reconciles(at client.ObjectKey) {
 	e.t.Helper()
 	for range 6 {
@@ -141,7 +141,7 @@ func TestF4WhatAnotherHasUnderWayIsTakenOver(t *testing.T) {
 				e.box.step(e.clock.Now())
 				e.clock.SetTime(e.clock.Now().Add(time.Second))
 			}
-			e.reconcile(e.clock.Now()) // there is a record from then on
+			e.reconcile(e.clock.Now()) // this creates the record
 		})
 		e.stands("MovingWorkload")
 		e.until(time.Minute)
@@ -156,7 +156,7 @@ func TestF4WhatAnotherHasUnderWayIsTakenOver(t *testing.T) {
 	})
 }
 
-// H-11: CAPM3 takes over from kubemend, and goes on with host and taint.
+// H-11: CAPM3 takes over from kubemend, and continues with the host and the taint.
 func TestWhatSaysSomethingToKubemendAloneDoesNotStayWithCAPM3(t *testing.T) {
 	bothKinds(t, settings{box: stuck}, func(t *testing.T, e *environment) {
 		e.stands("MovingWorkload")
@@ -171,7 +171,7 @@ func TestWhatSaysSomethingToKubemendAloneDoesNotStayWithCAPM3(t *testing.T) {
 	})
 }
 
-// F5: with the gate closed, or the kind switched off, nothing else would ever power the host on.
+// F5: if the feature gate or the kind is switched off, no other controller would power the host on.
 func TestASwitchedOffKindReleasesItsHosts(t *testing.T) {
 	stays := settings{box: func(b *box) { b.model.Faults.IgnoresOff = true }}
 	bothKinds(t, stays, func(t *testing.T, e *environment) {
@@ -189,11 +189,11 @@ func TestASwitchedOffKindReleasesItsHosts(t *testing.T) {
 	})
 }
 
-// S2: what a remediation remembers is an annotation, and a tenant who may create one may write it.
+// S2: the state of a power cycle is stored in an annotation, which a tenant who may create a remediation can write.
 func TestForgedMemoryActsOnNothingOfOthers(t *testing.T) {
 	mine := []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "mine", UID: "another-machine"}}
 	for name, row := range map[string]struct {
-		uid    types.UID // that of the remediation that is under way if empty
+		uid    types.UID // empty means the UID of the remediation in progress
 		owners []metav1.OwnerReference
 	}{
 		"the UID of one that lives":               {},
@@ -231,7 +231,7 @@ func TestANodeIsReleasedWhoseMachineNothingNamesAnyMore(t *testing.T) {
 	bothKinds(t, settings{nodeCheck: true, box: stuck}, func(t *testing.T, e *environment) {
 		e.comesTo(func(e *environment) bool { return fencedByUs(e.node()) })
 		e.vanish(e.management, e.machine())
-		// So the garbage collector does it, of an object with another owner.
+		// The garbage collector does this to an object that has another owner.
 		edit(e, e.management, e.remediation(), false, func(rem client.Object) {
 			rem.SetOwnerReferences(rem.GetOwnerReferences()[:1])
 		})

@@ -22,18 +22,18 @@ import (
 )
 
 const (
-	// manySteps is more than ever happens at one moment; manyMoments are more than there are in any remediation here.
+	// manySteps is more than the actors ever need at one moment; manyMoments is more moments than any remediation here has.
 	manySteps   = 200
 	manyMoments = 2000
 )
 
-// cue is something that happens from outside, once a moment has come.
+// cue is an event from outside with its time.
 type cue struct {
 	when func(*environment) bool
 	do   func(*environment)
 }
 
-// in is the moment at which a remediation has come to rest in a state of one of its attempts.
+// in reports whether the remediation is in a state of one of its attempts.
 func in(state string, attempt int) func(*environment) bool {
 	return func(e *environment) bool {
 		m := memoryOf(e.remediation())
@@ -41,8 +41,8 @@ func in(state string, attempt int) func(*environment) bool {
 	}
 }
 
-// run lets all actors act, until the remediation has ended and all actors are at rest. What is in the script happens in that order, each at
-// a moment at which all actors are at rest.
+// run lets all actors act until the remediation has ended and nothing is left to do. The cues of the script happen in their order, each
+// while no actor has anything to do.
 func (e *environment) run(over func(*environment) bool) {
 	e.t.Helper()
 	for range manyMoments {
@@ -68,7 +68,7 @@ func (e *environment) run(over func(*environment) bool) {
 	e.t.Fatalf("it does not end (%d cues left)\n%s", len(e.script), e.story())
 }
 
-// settle lets all actors act until none does anything more at this moment.
+// settle lets all actors act until none of them has anything left to do at this moment.
 func (e *environment) settle() {
 	e.t.Helper()
 	for range manySteps {
@@ -87,7 +87,7 @@ func (e *environment) step() bool {
 	return e.reconcile(now) || changed
 }
 
-// reconcile makes the controller reconcile if an event has enqueued it or a requeue is due. It reports whether it has written.
+// reconcile runs the controller if an event has enqueued it or a requeue is due, and reports whether it has written.
 func (e *environment) reconcile(now time.Time) bool {
 	if e.writes.Crashed() {
 		if now.Before(e.down) {
@@ -121,14 +121,14 @@ func (e *environment) reconcile(now time.Time) bool {
 	return e.management.all+e.work.all != before || e.writes.Crashed()
 }
 
-// restart starts the controllers anew, after a crash or after they were killed.
+// restart starts the controllers again after a crash or a kill.
 func (e *environment) restart() {
 	e.writes.Restart()
 	e.restarts++
 	e.start()
 }
 
-// advance lets time pass until the next moment at which anything is due. It reports false if nothing is.
+// advance moves the clock to the next moment at which something is due, and returns false if nothing is.
 func (e *environment) advance() bool {
 	now := e.clock.Now()
 	moments := []time.Time{e.due, e.box.next(), e.pods.next(), e.alarm}
@@ -143,7 +143,7 @@ func (e *environment) advance() bool {
 	return true
 }
 
-// lasts makes sure that what is over stays over: the controllers write nothing more, and the host is not powered off again.
+// lasts checks that an ended remediation stays ended: the controllers write nothing more and the host is not powered off again.
 func (e *environment) lasts() {
 	e.t.Helper()
 	before, _ := e.writes.Done()
@@ -154,7 +154,7 @@ func (e *environment) lasts() {
 	}
 }
 
-// story is all that may help to see why a test has failed.
+// story returns everything that may explain a failure.
 func (e *environment) story() string {
 	var text strings.Builder
 	done, struck := e.writes.Done()
@@ -175,7 +175,7 @@ func (e *environment) story() string {
 	return text.String()
 }
 
-// until lets all actors act for as long.
+// until lets all actors act for a time.
 func (e *environment) until(d time.Duration) {
 	e.t.Helper()
 	e.alarm = e.clock.Now().Add(d)
@@ -185,10 +185,10 @@ func (e *environment) until(d time.Duration) {
 	e.alarm = time.Time{}
 }
 
-// theTaint moves the workload away from a node.
+// theTaint is the taint that moves the workload away from a node.
 var theTaint = corev1.Taint{Key: "node.kubernetes.io/out-of-service", Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
 
-// bothKinds plays a test with remediations of both kinds.
+// bothKinds runs a test with remediations of both kinds.
 func bothKinds(t *testing.T, as settings, play func(*testing.T, *environment)) {
 	t.Helper()
 	for _, k := range kinds {
@@ -204,13 +204,13 @@ func bothKinds(t *testing.T, as settings, play func(*testing.T, *environment)) {
 	}
 }
 
-// sight is something that is seen to be so for the first time at some moment.
+// sight is something whose first occurrence is recorded.
 type sight struct {
 	what string
 	is   func() bool
 }
 
-// after is then, but not before first was so.
+// after reports whether then is true, at or after a moment at which first was true.
 func after(first, then func() bool) func() bool {
 	was := false
 	return func() bool {
@@ -219,7 +219,7 @@ func after(first, then func() bool) func() bool {
 	}
 }
 
-// sees returns what is seen from now on, in the order in which it becomes so, like "5s: the host is off".
+// sees returns what happens from now on, in the order in which it happens, such as "5s: the host is off".
 func (e *environment) sees(sights ...sight) *[]string {
 	all := &[]string{}
 	look := func(at place) {
@@ -236,7 +236,7 @@ func (e *environment) sees(sights ...sight) *[]string {
 	return all
 }
 
-// went fails the test unless exactly this was seen, in this order.
+// went fails the test unless exactly this has happened, in this order.
 func (e *environment) went(order []string, want ...string) {
 	e.t.Helper()
 	if !slices.Equal(order, want) {
@@ -244,7 +244,7 @@ func (e *environment) went(order []string, want ...string) {
 	}
 }
 
-// comesTo lets all actors act until something is so.
+// comesTo lets all actors act until is returns true.
 func (e *environment) comesTo(is func(*environment) bool) {
 	e.t.Helper()
 	for range manyMoments {
@@ -258,14 +258,14 @@ func (e *environment) comesTo(is func(*environment) bool) {
 	e.t.Fatalf("it never comes to that\n%s", e.story())
 }
 
-// stands lets all actors act until the remediation has come to rest in a state of its first attempt.
+// stands lets all actors act until the remediation is in a state of its first attempt.
 func (e *environment) stands(state string) {
 	e.t.Helper()
 	e.comesTo(in(state, 1))
 }
 
-// ends lets all actors act until the remediation has ended in a state, checks that nothing of it is left, for good, and returns after how
-// long it has ended.
+// ends lets all actors act until the remediation has ended in a state, checks that nothing is left and nothing more happens, and returns
+// how long it took.
 func (e *environment) ends(state string) time.Duration {
 	e.t.Helper()
 	var after time.Duration
@@ -279,7 +279,7 @@ func (e *environment) ends(state string) time.Duration {
 	return after
 }
 
-// says is what the remediation reports.
+// says returns what the remediation reports.
 func (e *environment) says() builders.RemediationReport { return builders.ReportOf(e.remediation()) }
 
 // reports fails the test unless the remediation has these conditions.
@@ -293,7 +293,7 @@ func (e *environment) reports(conditions map[string]string) {
 	}
 }
 
-// tells fails the test unless the remediation says this, among more.
+// tells fails the test unless the message of the remediation contains part.
 func (e *environment) tells(part string) {
 	e.t.Helper()
 	if got := e.says().Message; !strings.Contains(got, part) {
@@ -301,7 +301,7 @@ func (e *environment) tells(part string) {
 	}
 }
 
-// power fails the test unless exactly this has happened to the power of the host.
+// power fails the test unless exactly these power changes have happened.
 func (e *environment) power(want ...bmo.Power) {
 	e.t.Helper()
 	if !slices.Equal(e.box.history, want) {
@@ -309,13 +309,12 @@ func (e *environment) power(want ...bmo.Power) {
 	}
 }
 
-// equal fails the test unless got is want.
 func equal[T comparable](t reporter, what string, got, want T) {
 	t.Helper()
 	must.Is(t, want, got, "%s is", what)
 }
 
-// goneOnceDeleted deletes the remediation, which nothing keeps.
+// goneOnceDeleted deletes the remediation and checks that no finalizer keeps it.
 func (e *environment) goneOnceDeleted() {
 	e.t.Helper()
 	if deleted(e); e.remediation() != nil {
@@ -323,7 +322,7 @@ func (e *environment) goneOnceDeleted() {
 	}
 }
 
-// evict deletes the pod on the node, detach the attachment of its volume.
+// evict deletes the pod on the node, detach deletes the attachment of its volume.
 func (e *environment) evict() {
 	e.t.Helper()
 	pods, _ := e.pods.left()
@@ -336,7 +335,7 @@ func (e *environment) detach() {
 	e.do(e.work.Delete(e.t.Context(), volumes[0]))
 }
 
-// now is how long the environment has been there.
+// now returns how much time has passed since the beginning.
 func (e *environment) now() time.Duration { return e.clock.Now().Sub(noon) }
 
 // isReady reports whether the node is Ready.
@@ -344,13 +343,13 @@ func (e *environment) isReady() bool {
 	return e.node() != nil && ready(e.node()) == corev1.ConditionTrue
 }
 
-// editHost changes the BareMetalHost, or its status.
+// editHost changes the BareMetalHost or its status.
 func (e *environment) editHost(status bool, change func(*bmov1alpha1.BareMetalHost)) {
 	e.t.Helper()
 	edit(e, e.management, e.host(), status, change)
 }
 
-// edit writes a change of an object.
+// edit changes an object and writes it.
 func edit[T client.Object](e *environment, s *server, was T, status bool, change func(T)) {
 	e.t.Helper()
 	is := was.DeepCopyObject().(T)
@@ -365,7 +364,7 @@ func edit[T client.Object](e *environment, s *server, was T, status bool, change
 	e.do(s.Update(e.t.Context(), is))
 }
 
-// vanish deletes an object for good, whatever finalizers it has.
+// vanish deletes an object in spite of its finalizers.
 func (e *environment) vanish(s *server, o client.Object) {
 	e.t.Helper()
 	if len(o.GetFinalizers()) > 0 {
@@ -381,7 +380,7 @@ func (e *environment) pause(paused bool) {
 	edit(e, e.management, c, false, func(c *clusterv1.Cluster) { c.Spec.Paused = &paused })
 }
 
-// move makes the remediation be another object of the same content, without a status, as `clusterctl move` does.
+// move replaces the remediation by a new object with the same content and without a status, as `clusterctl move` does.
 func (e *environment) move() {
 	e.t.Helper()
 	was := e.remediation()

@@ -1,9 +1,8 @@
 // Package hosts tries the remediation of hosts with every fault and in every order of events, for both kinds of remediations, in memory.
 //
-// Real are the controllers of package hostremediation, with the state machine of a power cycle and the adapters that ask hosts and fence
-// nodes. Imitated are the API servers, and those who obey: the Bare Metal Operator, by the model of package bmo, with host and kubelet, and
-// the controllers of the workload cluster. All of them live by one clock, which only moves when none of them has anything left to do.
-// Informers, schemas and connections are not here.
+// The controllers of package hostremediation are real, with the state machine of a power cycle and the adapters for hosts and nodes.
+// Simulated are the API servers, the host with its kubelet, BMO (by the model of package bmo), and the controllers of the workload cluster.
+// All have one clock, which moves only when none of them has anything left to do. Informers, schemas and connections are not simulated.
 package hosts
 
 import (
@@ -48,15 +47,15 @@ var (
 	betweenKind  = infrav1.GroupVersion.WithKind("Metal3Machine")
 	clusterKey   = client.ObjectKey{Namespace: "ns", Name: "c1"}
 	scheme       = newScheme()
-	theHost      = client.ObjectKey{Namespace: "ns", Name: "w"} // and the name of its machine, of what is between the two, and of the remediation
+	theHost      = client.ObjectKey{Namespace: "ns", Name: "w"} // also the name of its Machine, Metal3Machine and remediation
 	theNode      = client.ObjectKey{Name: "node-w"}
-	theNeighbour = "neighbour" // the name of a host and of a node that no remediation is about
+	theNeighbour = "neighbour" // the name of a host and a node without a remediation
 )
 
-// timeout is that of every attempt.
+// timeout is the timeout of every attempt.
 const timeout = 10 * time.Minute
 
-// reporter is what an environment needs of a test: that of the standard library, or of rapid.
+// reporter has what an environment needs of a test of the standard library or of rapid.
 type reporter interface {
 	Helper()
 	Context() context.Context
@@ -65,14 +64,14 @@ type reporter interface {
 	Fatalf(format string, of ...any)
 }
 
-// environment is a machine on a host in a workload cluster, with the controller of one kind of remediations, in memory.
+// environment is a machine on a host in a workload cluster, with the controller of one kind of remediations.
 type environment struct {
 	t reporter
 	kind
-	// as says what is special about it.
+	// as has the settings of this environment.
 	as settings
 
-	// at is the name of its host, its machine, what is between the two, and its remediation; nodeName that of its node.
+	// at is the name of its host, Machine, Metal3Machine and remediation; nodeName is the name of its node.
 	at       client.ObjectKey
 	nodeName string
 
@@ -82,54 +81,53 @@ type environment struct {
 	box              *box
 	pods             *pods
 	controller       *hostremediation.Reconciler
-	// due is when the controller wants to reconcile again; zero for when something changes.
+	// due is when a requeue of the controller is due; zero if there is none.
 	due time.Time
-	// seen is how many changes the controller has heard of; tries is how often it has failed in a row.
+	// seen is how many changes the controller has seen; tries is how often it has failed in a row.
 	seen, tries int
-	// down is until when the controllers do not run after a crash.
+	// down is the time until which the controllers do not run after a crash.
 	down     time.Time
 	restarts int
 	uids     int
 	// alarm is when something happens from outside; zero if nothing does.
 	alarm time.Time
-	// label says which run of a campaign this is; last is the last error of the controller.
+	// label names the run of a campaign; last is the last error of the controller.
 	label string
 	last  error
-	// script is what is still to happen from outside.
+	// script has the cues that are still to come.
 	script []cue
-	// first is how many writes there were before the first cue, which would come at another moment if one of them failed; negative before
-	// it.
+	// first is the number of writes before the first cue, whose time would change if one of them failed; it is negative before the cue.
 	first int
-	// plane is the control plane that the host belongs to; nil if it belongs to none that is simulated.
+	// plane is the control plane of the host; nil if none is simulated.
 	plane *plane
-	// unsafe are the moments at which a safety rule did not hold.
+	// unsafe has the violations of safety rules.
 	unsafe []string
 	safety safety
 }
 
-// settings are what is special about an environment.
+// settings are the options of an environment.
 type settings struct {
-	// machine, host, and box edit what there is at first.
+	// machine, host and box edit the initial objects.
 	machine func(*clusterv1.Machine)
 	host    func(*bmov1alpha1.BareMetalHost)
 	box     func(*box)
-	// noNode says that the machine never had a node; empty, that nothing runs on it; healthy, that it is Ready at first.
+	// noNode means that the machine never had a node, empty that nothing runs on the node, healthy that the node is Ready at first.
 	noNode, empty, healthy bool
-	// nodeCheck gives the remediation the shape that a NodeHealthCheck gives it.
+	// nodeCheck makes the remediation look as if a NodeHealthCheck had created it.
 	nodeCheck bool
-	// downtime is how long it takes until the controllers run again after a crash.
+	// downtime is how long the controllers do not run after a crash.
 	downtime time.Duration
-	// controlPlane says that the machine is of the control plane.
+	// controlPlane means that the machine is part of a control plane.
 	controlPlane bool
-	// apiServer says that the API server of the workload cluster runs on the host.
+	// apiServer means that the API server of the workload cluster runs on the host.
 	apiServer bool
-	// remembers says that the controllers do not crash, and that nothing may be forgotten.
+	// remembers means that the controllers do not crash, so they must forget nothing.
 	remembers bool
-	// mayRecycle says that more power cycles than attempts are no fault.
+	// mayRecycle means that there may be more power cycles than attempts.
 	mayRecycle bool
 }
 
-// newEnvironment is one in which the node has failed and its remediation was created.
+// newEnvironment returns an environment in which the node has failed and its remediation exists.
 func newEnvironment(t reporter, k kind, as settings) *environment {
 	t.Helper()
 	e := newBare(t, k, as)
@@ -145,7 +143,7 @@ func newEnvironment(t reporter, k kind, as settings) *environment {
 	return e
 }
 
-// newBare is an environment in which there is nothing yet.
+// newBare returns an environment without objects.
 func newBare(t reporter, k kind, as settings) *environment {
 	return &environment{
 		t: t, kind: k, as: as, at: theHost, nodeName: theNode.Name, first: -1,
@@ -153,7 +151,7 @@ func newBare(t reporter, k kind, as settings) *environment {
 	}
 }
 
-// objects are the machine, its host, and what is between the two.
+// objects returns the Machine, its host, and its Metal3Machine.
 func (e *environment) objects(cluster *clusterv1.Cluster) []client.Object {
 	m := builders.ControlPlaneMachine(cluster, e.at.Name)
 	if !e.as.controlPlane {
@@ -177,7 +175,7 @@ func (e *environment) objects(cluster *clusterv1.Cluster) []client.Object {
 	return []client.Object{e.named(m), e.named(between), e.named(h)}
 }
 
-// furnish puts the host there, with what runs on it.
+// furnish creates the host and what runs on it.
 func (e *environment) furnish() {
 	e.box = &box{e: e, model: bmo.Host{Waits: bmo.Real(), Times: bmo.Times{PowerOff: takesPower, PowerOn: takesPower}}}
 	e.box.model.Install(true, noon)
@@ -191,7 +189,7 @@ func (e *environment) furnish() {
 	}
 }
 
-// named gives an object a UID that no other has.
+// named gives an object a unique UID.
 func (e *environment) named(o client.Object) client.Object {
 	e.uids++
 	o.SetUID(types.UID(fmt.Sprintf("put-%d", e.uids)))
@@ -214,7 +212,7 @@ func (e *environment) populate() {
 	}
 }
 
-// begin lets the kubelet hang, and creates the remediation, as a health check does.
+// begin makes the kubelet silent and creates the remediation, as a health check does.
 func (e *environment) begin() {
 	e.t.Helper()
 	if !e.as.noNode && !e.as.healthy {
@@ -224,7 +222,6 @@ func (e *environment) begin() {
 	e.request()
 }
 
-// request creates the remediation.
 func (e *environment) request() {
 	e.t.Helper()
 	for _, former := range e.records() { // its controller ends the record of a request that is gone
@@ -248,7 +245,7 @@ func (e *environment) request() {
 	}))))
 }
 
-// start starts the controllers, which know nothing but what there is.
+// start starts the controllers without any memory.
 func (e *environment) start() {
 	e.lag(false)
 	live := e.writes.Client(e.management)
@@ -274,13 +271,13 @@ func (e *environment) start() {
 	e.seen, e.due, e.tries = -1, time.Time{}, 0
 }
 
-// do fails the test if something failed that is no part of it.
+// do fails the test if err is not nil.
 func (e *environment) do(err error) {
 	e.t.Helper()
 	must.Do(e.t, err)
 }
 
-// host is the BareMetalHost, machine the Machine, node the Node, remediation the remediation; nil if there is none. They are read only.
+// host, machine, node and remediation return the object, which must not be changed, or nil if it does not exist.
 func (e *environment) host() *bmov1alpha1.BareMetalHost {
 	h, _ := e.management.At(hostKind, e.at).(*bmov1alpha1.BareMetalHost)
 	return h
@@ -300,7 +297,7 @@ func (e *environment) remediation() client.Object {
 	return e.management.At(e.GroupVersionKind, e.at)
 }
 
-// records are the open ones of the machine's remediation.
+// records returns the open records of the machine.
 func (e *environment) records() []*mendv1.RemediationRecord {
 	var all []*mendv1.RemediationRecord
 	for _, o := range e.management.Of(recordKind) {
@@ -340,11 +337,11 @@ var kinds = []kind{
 	{remediation.Own, builders.HostRemediation},
 }
 
-// memoryOf is what a remediation remembers of itself.
+// memoryOf returns the stored state of a remediation.
 func memoryOf(rem client.Object) powercycle.Memory {
 	var m powercycle.Memory
 	if rem != nil {
-		_ = json.Unmarshal([]byte(rem.GetAnnotations()[mendv1.PowerCycleAnnotation]), &m) // what cannot be read is in no state
+		_ = json.Unmarshal([]byte(rem.GetAnnotations()[mendv1.PowerCycleAnnotation]), &m) // an invalid annotation has no state
 	}
 	return m
 }

@@ -21,9 +21,9 @@ import (
 type interruption struct {
 	id, name string
 	do       func(*environment)
-	// resumes says that what was waited for comes then.
+	// resumes means that what the remediation waits for happens after that.
 	resumes bool
-	// ends is the state in which the remediation ends for it; empty if it is that of the standstill, "gone" if it is deleted.
+	// ends returns the state in which the remediation then ends: empty for that of the standstill, "gone" if it is deleted.
 	ends func(s standstill) string
 }
 
@@ -38,7 +38,7 @@ var interruptions = []interruption{
 	{id: "N10", name: "the remediation is another object, as after a move", do: moved, resumes: true, ends: asItWas},
 	{id: "C3, N2", name: "the remediation is deleted", do: deleted, ends: atEnd("gone")},
 	{name: stopsIt, do: stopped, ends: func(s standstill) string {
-		if s.state == "OwnerRequested" { // that was the end
+		if s.state == "OwnerRequested" { // the remediation has ended
 			return s.state
 		}
 		return "Stopped"
@@ -55,12 +55,12 @@ var interruptions = []interruption{
 	},
 }
 
-// everyStandstill lets everything happen at every standstill.
+// everyStandstill tries every interruption at every standstill.
 func everyStandstill(t *testing.T, all *figures) {
 	for _, i := range interruptions {
 		for _, s := range standstills {
 			for _, k := range kinds {
-				if i.id == "" && !faults.Tries(i.name, s.state, k.Kind) { // one with an id is a rule that is held here alone
+				if i.id == "" && !faults.Tries(i.name, s.state, k.Kind) { // an interruption with an id is the only test of a rule
 					continue
 				}
 				t.Run(strings.TrimSpace(i.id+" "+i.name)+" while "+s.state+" of a "+k.Kind.Kind, func(t *testing.T) {
@@ -81,13 +81,13 @@ func (i interruption) at(t *testing.T, s standstill, k kind) {
 		script = append(script, cue{func(*environment) bool { return true }, s.resume})
 	} else {
 		own := as.box
-		as.box = func(b *box) { // no owner remediation would be requested of a machine that recovered meanwhile
+		as.box = func(b *box) { // owner remediation is not requested for a machine that has recovered
 			b.mute = -1
 			if own != nil {
 				own(b)
 			}
 		}
-		// Once nothing keeps it off, the host has to come on.
+		// When nothing keeps it off any more, the host must come on.
 		script = append(script, later(time.Hour, func(e *environment) {
 			s.resume(e)
 			e.box.revive()
@@ -117,15 +117,15 @@ func (i interruption) at(t *testing.T, s standstill, k kind) {
 	}
 }
 
-// event is something that happens from outside at any moment.
+// event is something that happens from outside at any time.
 type event struct {
 	name string
 	do   func(*environment)
-	// needs is an event that has to come before.
+	// needs is the name of an event that must come before.
 	needs string
 }
 
-// The events of a power cycle. Until the first ones come, the host ignores its orders and nothing leaves the node.
+// The events of a power cycle. Before the first ones the host ignores its orders and nothing leaves the node.
 var (
 	goesOff   = event{name: "the host goes off", do: func(e *environment) { e.box.model.Faults.IgnoresOff = false }}
 	goesOn    = event{name: "it comes on", do: func(e *environment) { e.box.model.Faults.IgnoresOn = false }}
@@ -175,7 +175,7 @@ var (
 	}}
 )
 
-// orders are sets of events, all orders of which are tried.
+// orders are sets of events; each set is tried in every order.
 var orders = [][]event{
 	{goesOff, podsLeave, goesOn, pauses, goesOnToo},
 	{goesOff, podsLeave, goesOn, lags, catchesUp},
@@ -185,10 +185,10 @@ var orders = [][]event{
 	{goesOff, goesOn, lags, catchesUp, restarts},
 }
 
-// between is how much time passes between two events.
+// between is the time between two events.
 const between = 20 * time.Second
 
-// everyOrder plays the events of each set in all orders that there are.
+// everyOrder plays the events of each set in every order.
 func everyOrder(t *testing.T, all *figures) {
 	for _, set := range orders {
 		name := namesOf(set)
@@ -253,7 +253,7 @@ func playInOrder(t *testing.T, k kind, order []event) {
 	e.holds(!cancelled)
 }
 
-// holds checks what has to hold at the end, whatever has happened before.
+// holds checks what must be true at the end, whatever has happened.
 func (e *environment) holds(healthy bool) {
 	e.t.Helper()
 	is := e.outcome()
@@ -271,13 +271,13 @@ func (e *environment) holds(healthy bool) {
 	}
 }
 
-// befalls are what may happen right after a write, and what ends it again.
+// befalls are events that may happen right after a write, each with the event that ends it.
 var befalls = []struct{ event, end event }{
 	{event: cancels}, {event: stops}, {event: pauses, end: goesOnToo}, {event: breaks, end: heals}, {event: lags, end: catchesUp},
 	{event: recovers}, {event: machineGoes}, {event: released}, {event: switchedOff, end: switchedOn},
 }
 
-// everyMoment lets something happen right after every write of some tales, before the controller does anything more.
+// everyMoment tries each of these events right after every write of some tales.
 func everyMoment(t *testing.T, all *figures) {
 	for _, b := range befalls {
 		for _, tl := range []tale{tales[0], tales[3]} {

@@ -19,20 +19,20 @@ import (
 	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
-// plane are the three hosts of a control plane, which share clusters, clock and controllers. On each runs a member of etcd with an API
-// server: the workload cluster answers while a majority of them runs.
+// plane is a control plane of three hosts with common clusters, clock and controllers. A member of etcd and an API server run on each host:
+// the workload cluster answers while a majority of them runs.
 type plane struct {
 	members []*environment
-	// hangs says whose kubelet is not to report, although its host runs.
+	// hangs has the members whose kubelet is silent although the host runs.
 	hangs map[*environment]bool
-	// offByUs are the hosts that were switched off because of us, and have not been on since.
+	// offByUs has the hosts that kubemend powered off and that have not been on since.
 	offByUs map[*environment]bool
 	unsafe  []string
 	down    time.Time
 }
 
-// knowable is after how long it is known that a member is dead: the lease of its API server, which is renewed every ten seconds, may be a
-// minute behind the newest one (package controlplane). Its node is not Ready before that.
+// knowable is after how long kubemend can know that a member is dead: the lease of its API server, renewed every ten seconds, may be a
+// minute older than the newest one (package controlplane). Its node is not Ready before that.
 const knowable = time.Minute + renewsLease + time.Second
 
 func newPlane(t reporter, k kind, downtime time.Duration) *plane {
@@ -66,7 +66,7 @@ func newPlane(t reporter, k kind, downtime time.Duration) *plane {
 	return p
 }
 
-// start starts the controllers, which know nothing but what there is.
+// start starts the controllers without any memory.
 func (p *plane) start() {
 	first := p.members[0]
 	first.start()
@@ -81,7 +81,7 @@ func (p *plane) start() {
 	}
 }
 
-// serving is how many API servers run.
+// serving returns how many API servers run.
 func (p *plane) serving() int {
 	n := 0
 	for _, m := range p.members {
@@ -94,7 +94,7 @@ func (p *plane) serving() int {
 
 func (p *plane) answers() bool { return p.serving() > len(p.members)/2 }
 
-// renewed is when the kubelet of a node has renewed its lease last; false if there is none.
+// renewed returns when the kubelet of a node last renewed its lease; false if there is none.
 func (p *plane) renewed(node string, now time.Time) (time.Time, bool) {
 	for _, m := range p.members {
 		if m.nodeName == node {
@@ -104,7 +104,7 @@ func (p *plane) renewed(node string, now time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// identities are the leases of the API servers: each renews its own every ten seconds.
+// identities returns the leases of the API servers, which each of them renews every ten seconds.
 func (p *plane) identities(now time.Time, into *coordinationv1.LeaseList) {
 	for _, m := range p.members {
 		at := metav1.NewMicroTime(m.box.lastUp(now).Truncate(renewsLease))
@@ -117,7 +117,7 @@ func (p *plane) identities(now time.Time, into *coordinationv1.LeaseList) {
 	}
 }
 
-// check fails the test if something is true that must never be. It is called after every change of an object.
+// check fails the test if a safety rule does not hold. It is called after every change of an object.
 func (p *plane) check(at place) {
 	for _, m := range p.members {
 		m.check(at)
@@ -137,14 +137,14 @@ func (p *plane) check(at place) {
 	}
 }
 
-// checkHold is called when m begins to be kept powered off, or is asked to reboot.
+// checkHold is called when kubemend begins to keep m powered off, or asks for its reboot.
 func (p *plane) checkHold(m *environment) {
 	now, alive := m.clock.Now(), 0
 	for _, other := range p.members {
 		if other == m {
 			continue
 		}
-		// That a host is off whose remediation is gone, and that did not go on when it was asked to, tells its node alone.
+		// If the remediation of a host is gone and the host did not power on when asked, only its node shows that it is off.
 		if p.offByUs[other] && (held(other.host()) || p.answers()) {
 			p.fault(m, "%s is kept powered off while %s is off because of us", m.at.Name, other.at.Name)
 		}
@@ -152,7 +152,7 @@ func (p *plane) checkHold(m *environment) {
 			alive++
 		}
 	}
-	if m.box.up && p.answers() && alive <= len(p.members)/2 { // else there is no majority to break
+	if m.box.up && p.answers() && alive <= len(p.members)/2 { // otherwise there is no majority to lose
 		p.fault(m, "%s, which is alive, is kept powered off while %d others are: the majority breaks", m.at.Name, alive)
 	}
 }
@@ -187,7 +187,7 @@ func (p *plane) step() bool {
 	return changed
 }
 
-// reports makes the kubelet of m report, or not: it does if it runs, does not hang, and the API answers.
+// reports makes the kubelet of m report or stop reporting: it reports if it runs, is not silent, and the API server answers.
 func (p *plane) reports(m *environment, now time.Time) bool {
 	switch may := m.box.up && !p.hangs[m] && p.answers(); {
 	case m.box.runs && !may:
@@ -200,7 +200,7 @@ func (p *plane) reports(m *environment, now time.Time) bool {
 	return false
 }
 
-// until lets all actors act for as long.
+// until lets all actors act for a time.
 func (p *plane) until(d time.Duration) {
 	clock := p.members[0].clock
 	end := clock.Now().Add(d)
@@ -254,7 +254,7 @@ var whims = []struct {
 	{"it loses its power", func(_ *plane, m *environment) {
 		if m.box.model.Powered() {
 			m.box.model.Press(bmo.Off, m.clock.Now())
-			m.safety.lostPower = true // it is off for that, and not because of us
+			m.safety.lostPower = true // the host is off because of this, not because of kubemend
 		}
 	}},
 	{"BMO stops for it", func(_ *plane, m *environment) { m.box.model.Faults.Stopped = true }},
@@ -269,9 +269,9 @@ var whims = []struct {
 	{"the manager restarts", func(p *plane, m *environment) { m.writes.Restart(); p.start() }},
 }
 
-// TestAControlPlaneKeepsItsMajority plays remediations of the three hosts of a control plane at random, through what may happen to hosts,
-// kubelets, the manager and its caches, and checks the true power of all three: no two are off because of us, nor is one switched off that
-// is alive if no majority is alive without it, as far as that could be known; and in the end all are on.
+// TestAControlPlaneKeepsItsMajority plays random remediations of the three hosts of a control plane, while hosts, kubelets, the manager and
+// its caches fail at random. It checks the real power: kubemend never has two hosts off, never powers off a live host that the majority
+// needs, as far as it can know, and in the end all hosts are on.
 func TestAControlPlaneKeepsItsMajority(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.Kind.Kind, func(t *testing.T) {
@@ -316,7 +316,7 @@ func playWithAPlane(rt *rapid.T, k kind) {
 	}
 }
 
-// heal ends all disturbances.
+// heal ends all faults.
 func (p *plane) heal() {
 	first := p.members[0]
 	first.writes.Choose(0, "")
@@ -328,13 +328,13 @@ func (p *plane) heal() {
 	}
 }
 
-// catchUp makes the caches show all there is, and lag no more.
+// catchUp makes the caches current.
 func (e *environment) catchUp() {
 	e.lag(false)
 	e.management.enqueues++
 }
 
-// identities is the list of identity leases of API servers, if l is asked for it.
+// List returns the leases of the API servers if they are asked for.
 func (l leases) List(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
 	if all, is := into.(*coordinationv1.LeaseList); is && l.e.plane != nil {
 		l.e.plane.identities(l.e.clock.Now(), all)
@@ -348,7 +348,7 @@ func TestControlPlaneHostsThatFailTogetherAreOffOneAfterAnother(t *testing.T) {
 		t.Run(k.Kind.Kind, func(t *testing.T) {
 			t.Parallel()
 			p := newPlane(t, k, 0)
-			p.members[2].kind = kinds[1-i] // one of the other kind has to be seen as well
+			p.members[2].kind = kinds[1-i] // a remediation of the other kind has to count too
 			p.start()
 			for _, m := range p.members {
 				p.hangs[m] = true

@@ -20,11 +20,11 @@ import (
 	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
-// happening is something that a partner, a tenant, a person or bad luck does to a power cycle.
+// happening is something that a partner program, a tenant, a person or bad luck does to a power cycle.
 type happening struct {
 	name string
 	do   func(*environment)
-	// blames says that it is the fault of the host, or of the request: owner remediation may be requested because of it.
+	// blames means that the host or the request is at fault, so that owner remediation may be requested.
 	blames bool
 }
 
@@ -32,7 +32,7 @@ func faulty(name string, blames bool, change func(*bmo.Faults)) happening {
 	return happening{name, func(e *environment) { change(&e.box.model.Faults) }, blames}
 }
 
-// happenings are all that may happen at any moment. What begins with one is ended by heals.
+// happenings may happen at any time; heals ends all of them.
 var happenings = []happening{
 	faulty("BMO stops", false, func(f *bmo.Faults) { f.Stopped = true }),
 	faulty("BMO dies when it orders something the next time", false, func(f *bmo.Faults) { f.Crashes = true }),
@@ -134,8 +134,8 @@ func (e *environment) annotateHost(change func(map[string]string)) {
 	e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { change(h.Annotations) })
 }
 
-// reregister is Metal3's procedure to register a host anew: it is detached, deleted, and created again with its status in an annotation.
-// What else there was of annotations stays, as in a backup, or in git.
+// reregister registers a host again by Metal3's procedure: it is detached, deleted, and created again with its status in an annotation. The
+// other annotations stay, as in a backup or in Git.
 func reregister(e *environment) {
 	is := e.host().DeepCopy()
 	status, err := json.Marshal(is.Status)
@@ -148,7 +148,7 @@ func reregister(e *environment) {
 	e.do(e.management.Create(e.t.Context(), e.named(is)))
 }
 
-// steps lets all actors act until the remediation has come to another state that often; it does not wait for longer than an attempt lasts.
+// steps lets all actors act until the state of the remediation has changed n times, for at most the length of an attempt.
 func (e *environment) steps(n int) {
 	for patience := e.clock.Now().Add(timeout); n > 0 && e.clock.Now().Before(patience); n-- {
 		for was := e.memory(); e.memory() == was && e.clock.Now().Before(patience); {
@@ -157,13 +157,13 @@ func (e *environment) steps(n int) {
 	}
 }
 
-// healed ends all disturbances.
+// healed ends all faults.
 func healed(e *environment) {
 	if e.writes.Crashed() {
 		e.restart()
 	}
 	e.writes.Choose(0, "")
-	firmware := e.box.model.Faults.Firmware // what is pending stays pending, and can be done now
+	firmware := e.box.model.Faults.Firmware // a pending update stays pending, and can now be done
 	e.box.revive()
 	e.box.model.Faults.Firmware = firmware
 	e.box.mute = 0
@@ -177,15 +177,15 @@ func healed(e *environment) {
 		end.do(e)
 	}
 	e.pods.stuck, e.box.cutOff = false, false
-	if e.box.model.Stranded() { // a person has to press its button
+	if e.box.model.Stranded() { // only a person can end this
 		e.box.model.Press(bmo.Reset, e.clock.Now())
 	}
 	e.box.recover()
 }
 
-// TestRandomActionsOfPartnersKeepAPowerCycleSafe plays power cycles at random through all that their partners, people and bad luck may do,
-// and checks the true power of the host: no node is fenced that runs, no volume has two writers, and in the end the host is on, its node
-// bears nothing of ours, and no host is marked unhealthy for another's fault.
+// TestRandomActionsOfPartnersKeepAPowerCycleSafe plays power cycles with random actions of partner programs, people and bad luck, and
+// checks the real power: kubemend never fences the node of a running host, and no volume has two writers. In the end the host is on, its
+// node has no mark of kubemend, and no host is marked unhealthy that is not at fault.
 func TestRandomActionsOfPartnersKeepAPowerCycleSafe(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.Kind.Kind, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestRandomActionsOfPartnersKeepAPowerCycleSafe(t *testing.T) {
 	}
 }
 
-// longEnough is how long it may take until all is over, once all disturbances have ended: the Bare Metal Operator may wait for eight hours.
+// longEnough is how long everything may take after all faults have ended: BMO may wait for eight hours.
 const longEnough = 12 * time.Hour
 
 func playWithPartners(rt *rapid.T, k kind) {
@@ -233,7 +233,7 @@ func playWithPartners(rt *rapid.T, k kind) {
 	e.until(longEnough)
 	is := e.outcome()
 	if unreached := strings.Contains(e.label, "the workload cluster is out of reach"); unreached && e.remediation() == nil {
-		// Deleted meanwhile, a remediation leaves the node to the sweeper once its deadline has passed; see controllers/leftovers.
+		// If the remediation was deleted, the sweeper of controllers/leftovers cleans up the node after the deadline.
 		is.Orphans = slices.DeleteFunc(is.Orphans, func(left string) bool { return strings.HasPrefix(left, "node ") })
 		is.Taints = nil
 	}

@@ -24,24 +24,24 @@ import (
 	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
-// safety is what has to be remembered to see whether something was unsafe.
+// safety is what the safety rules need to remember.
 type safety struct {
-	// moving says that the remediation is just being replaced by one of another UID.
+	// moving is true while the remediation is replaced by one with another UID.
 	moving bool
 	fenced bool
-	// gaveUp says that the remediation has ended while its node could not be unfenced. It does that as soon as it can.
+	// gaveUp is true if the remediation has ended while its node could not be unfenced. kubemend unfences it as soon as it can.
 	gaveUp bool
-	// held says that the host is kept off, wasOn that it was on when it was asked to power off.
+	// held is true while the host is kept off. wasOn is true if it was on when it was asked to power off.
 	held, wasOn bool
-	// lostPower says that the host is off because it has lost its power.
+	// lostPower is true if the host is off because of a power failure.
 	lostPower bool
-	// holds says that a remediation acts on its power.
+	// holds is true while a remediation acts on the power of the host.
 	holds bool
-	// lied says that the BMC has told the power as it was, and that what is said of the host is still that.
+	// lied is true if the BMC reported an old power, which the host's status still has.
 	lied bool
 }
 
-// check fails the test if something is true that must never be. It is called after every change of an object.
+// check fails the test if a safety rule does not hold. It is called after every change of an object.
 func (e *environment) check(at place) {
 	h, n := e.host(), e.node()
 	switch {
@@ -87,11 +87,11 @@ func (e *environment) asksOwner() bool {
 	return m != nil && conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition)
 }
 
-// lies reports whether the BMC may say "off" of a host that runs, and whose node is silent: that is beyond any proof. What it has said is
-// believed until it is asked the next time, which Ironic does not while it waits for the end of an order.
+// lies reports whether the BMC may report "off" for a running host whose node is silent, against which there is no proof. Ironic believes
+// the report until it reads the power again, which it does not do while it waits for the end of an order.
 func (e *environment) lies() bool { return (e.box.model.Faults.Stale || e.safety.lied) && !e.box.runs }
 
-// blocksMove checks, when all actors are at rest, that clusterctl does not move a remediation that keeps its host powered off.
+// blocksMove checks, when no actor has anything to do, that clusterctl cannot move a remediation that keeps its host off.
 func (e *environment) blocksMove() {
 	h, rem := e.host(), e.remediation()
 	if h == nil || rem == nil || !heldOff(h) || e.last != nil || e.writes.Crashed() || e.management.cache.Late() {
@@ -106,13 +106,13 @@ func (e *environment) fault(text string, of ...any) {
 	e.unsafe = append(e.unsafe, fmt.Sprintf("after %s: %s", e.clock.Now().Sub(noon), fmt.Sprintf(text, of...)))
 }
 
-// kept reports whether the finalizer keeps the remediation.
+// kept reports whether the remediation has the finalizer.
 func (e *environment) kept() bool {
 	rem := e.remediation()
 	return rem != nil && slices.Contains(rem.GetFinalizers(), e.Finalizer)
 }
 
-// cycles is how often the host was powered off or reset.
+// cycles returns how often the host was powered off or reset.
 func (e *environment) cycles() int {
 	cycles := 0
 	for _, to := range e.box.history {
@@ -123,7 +123,7 @@ func (e *environment) cycles() int {
 	return cycles
 }
 
-// heldOff reports whether a remediation keeps the host off; held, whether one acts on its power in any way.
+// heldOff reports whether a remediation keeps the host off; held reports whether a remediation acts on its power in any way.
 func heldOff(h *bmov1alpha1.BareMetalHost) bool {
 	for key := range h.Annotations {
 		if strings.HasPrefix(key, infrav1.PowerOffAnnotationPrefix) {
@@ -143,23 +143,23 @@ func fencedByUs(n *corev1.Node) bool {
 	return ours && outOfService(n)
 }
 
-// outcome is all that is to be seen when a remediation has ended.
+// outcome is the visible result of a remediation.
 type outcome struct {
-	Gone       bool // the remediation
+	Gone       bool // whether the remediation is deleted
 	State      string
 	Attempt    int
 	Reported   builders.RemediationReport
-	Host       []string // the keys of its annotations
+	Host       []string // the keys of the host's annotations
 	Power      []bmo.Power
 	Powered    bool
-	Node       map[string]string // its labels and annotations; nil if there is none
+	Node       map[string]string // the labels and annotations of the node; nil if there is none
 	Ready      corev1.ConditionStatus
 	Taints     []string
-	Conditions map[string]string // of the machine
+	Conditions map[string]string // conditions of the machine
 	Pods       int
 	Orphans    []string
 	Records    int
-	Recorded   bool // the remediation names its record
+	Recorded   bool // whether the remediation names its record
 }
 
 func (e *environment) outcome() outcome {
@@ -193,7 +193,7 @@ func (e *environment) outcome() outcome {
 	return o
 }
 
-// orphans are what a remediation may have left on host, node and itself.
+// orphans returns what a remediation has left on the host, the node and itself.
 func (e *environment) orphans() (left []string) {
 	if h := e.host(); h != nil {
 		for key := range h.Annotations {
@@ -216,7 +216,7 @@ func (e *environment) orphans() (left []string) {
 	return left
 }
 
-// orphansOn are those on the remediation itself.
+// orphansOn returns what it has left on itself.
 func orphansOn(rem client.Object) []string {
 	left := slices.Clone(rem.GetFinalizers())
 	if _, has := rem.GetAnnotations()[clusterctlv1.BlockMoveAnnotation]; has {
@@ -225,7 +225,7 @@ func orphansOn(rem client.Object) []string {
 	return left
 }
 
-// What has to be stricter than with CAPM3. N2, N3, N11 and what of N10 is a move are what happens at every standstill.
+// Behaviour that must be stricter than with CAPM3. everyStandstill tests N2, N3, N11 and the move of N10.
 
 func TestN5AMachineWithoutANodeIsWellOnceOneJoins(t *testing.T) {
 	bothKinds(t, settings{noNode: true, box: mute(-1)}, func(_ *testing.T, e *environment) {
@@ -244,7 +244,7 @@ func TestN7WhatDoesNotLeaveTheNodeIsNamedAndWaitedForUntilTheDeadline(t *testing
 		reported string
 	}{
 		"Pod apps/web":            {(*environment).detach, timeout + 5*time.Second, "False/WorkloadStuck"},
-		"VolumeAttachment volume": {(*environment).evict, 2*time.Minute + 11*time.Second, "True/Done"}, // that no pod has or waits for
+		"VolumeAttachment volume": {(*environment).evict, 2*time.Minute + 11*time.Second, "True/Done"}, // which no pod has or waits for
 	} {
 		t.Run(name, func(t *testing.T) {
 			bothKinds(t, settings{box: stuck}, func(t *testing.T, e *environment) {
@@ -299,7 +299,7 @@ func TestN12NoPowerAnnotationIsLeftToTheNextOwnerOfAHost(t *testing.T) {
 			}
 			bothKinds(t, as, func(t *testing.T, e *environment) {
 				e.stands("MovingWorkload")
-				e.do(e.management.Delete(e.t.Context(), e.machine())) // so Cluster API and CAPM3 delete a machine
+				e.do(e.management.Delete(e.t.Context(), e.machine())) // like Cluster API and CAPM3 do to delete a machine
 				e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Image, h.Spec.Online = nil, false })
 				e.ends("Ended")
 				equal(t, "the state of the host", e.host().Status.Provisioning.State, bmov1alpha1.StateAvailable)
@@ -315,7 +315,7 @@ func TestN12NoPowerAnnotationIsLeftToTheNextOwnerOfAHost(t *testing.T) {
 }
 
 func TestN14OneRemediationWritesAsOftenAsIsStated(t *testing.T) {
-	known := settings{machine: func(m *clusterv1.Machine) { m.Spec.ProviderID = "metal3://w" }} // as Cluster API has copied it
+	known := settings{machine: func(m *clusterv1.Machine) { m.Spec.ProviderID = "metal3://w" }} // as copied by Cluster API
 	bothKinds(t, known, func(t *testing.T, e *environment) {
 		e.ends("Succeeded")
 		done, _ := e.writes.Done()
@@ -338,7 +338,7 @@ func TestW24AMachineOfTheOwnersNameAndAnotherUIDIsNotTouched(t *testing.T) {
 	})
 }
 
-// N3: a host that is gone may be registered anew, by hand: a person is asked, its machine is not replaced.
+// N3: a person may register a deleted host again, so kubemend asks a person and does not have its machine replaced.
 func TestTheOwnerIsNotAskedForAHostThatIsGone(t *testing.T) {
 	for _, state := range []string{"PoweringOff", "MovingWorkload", "PoweringOn", "Booting"} {
 		s := standstills[slices.IndexFunc(standstills, func(s standstill) bool { return s.state == state })]

@@ -36,17 +36,17 @@ import (
 	"github.com/kubemend/kubemend/test/inmemory"
 )
 
-// server is the API server of a cluster, with the cache that the program has of it.
+// server is the API server of a cluster, with the program's cache of it.
 type server struct {
 	*inmemory.Server
 	cache *inmemory.Cache
-	// enqueues counts the changes that enqueue a reconcile, all counts every change.
+	// enqueues is the number of changes that enqueue a reconcile, all is the number of all changes.
 	enqueues, all int
 	// after is called after every change.
 	after func(at place)
 }
 
-// place is where an object is: its kind and its name.
+// place is the kind and name of an object.
 type place struct {
 	kind schema.GroupVersionKind
 	key  client.ObjectKey
@@ -74,7 +74,7 @@ var (
 	}
 )
 
-// newServer returns an API server that has these objects, with their status.
+// newServer returns an API server with these objects and their status.
 func newServer(clock *clocktesting.FakePassiveClock, kinds []inmemory.Kind, objects ...client.Object) *server {
 	has := inmemory.New(scheme, clock, kinds...)
 	s := &server{Server: has, cache: has.NewCache(slim), after: func(place) {}}
@@ -92,7 +92,7 @@ func newServer(clock *clocktesting.FakePassiveClock, kinds []inmemory.Kind, obje
 	return s
 }
 
-// lag makes the caches show what there is now, until it is called with false.
+// lag(true) makes the caches stale, lag(false) makes them current.
 func (e *environment) lag(is bool) {
 	for _, s := range []*server{e.management, e.work} {
 		if is {
@@ -103,7 +103,7 @@ func (e *environment) lag(is bool) {
 	}
 }
 
-// slim makes an object what the caches of the manager keep of it.
+// slim reduces an object to what the manager's caches keep.
 func slim(obj client.Object) error {
 	var kept any = obj
 	var err error
@@ -121,8 +121,8 @@ func slim(obj client.Object) error {
 	return err
 }
 
-// heard reports whether a change enqueues a reconcile. The controllers' own status writes do not. Nor do pods and volumes: the
-// watches of package fence are not connected here, so that its requeues have to do.
+// heard reports whether a change enqueues a reconcile. The controllers' own status writes do not, nor do pods and volumes: package fence
+// has no watches here, so its requeues must be enough.
 func heard(was, is client.Object) bool {
 	if was == nil || is == nil {
 		_, record := cmp.Or(was, is).(*mendv1.RemediationRecord)
@@ -140,7 +140,7 @@ func heard(was, is client.Object) bool {
 	return true
 }
 
-// others are the annotations of a remediation without those that kubemend writes, which enqueue nothing.
+// others returns the annotations of a remediation without those of kubemend, whose changes enqueue nothing.
 func others(o client.Object) map[string]string {
 	all := maps.Clone(o.GetAnnotations())
 	delete(all, mendv1.PowerCycleAnnotation)
@@ -158,13 +158,13 @@ func newScheme() *runtime.Scheme {
 	return s
 }
 
-// site is the workload cluster as the controllers see it.
+// site is the workload cluster for the controllers.
 type site struct {
 	e    *environment
 	live client.Client
 }
 
-// View is what ClusterCache's informers show.
+// View returns what ClusterCache's informers have.
 func (s site) View(ctx context.Context, _ client.ObjectKey, _ time.Time, _ ...clustercache.Watcher) (workload.View, error) {
 	if s.e.unreachable() {
 		return workload.View{Link: workload.Down}, nil
@@ -180,7 +180,7 @@ func (s site) View(ctx context.Context, _ client.ObjectKey, _ time.Time, _ ...cl
 	return workload.Seen(workload.Up, nodes), nil
 }
 
-// GetUncachedClient is the way past all caches.
+// GetUncachedClient returns a client without a cache.
 func (s site) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
 	if s.e.unreachable() {
 		return nil, clustercache.ErrClusterNotConnected
@@ -188,13 +188,13 @@ func (s site) GetUncachedClient(context.Context, client.ObjectKey) (client.Clien
 	return leases{s.live, s.e}, nil
 }
 
-// leases is the way past all caches, on which the lease of the node is as the kubelet has renewed it last.
+// leases is a client without a cache. It returns the current lease of the node's kubelet.
 type leases struct {
 	client.Client
 	e *environment
 }
 
-// Get reads an object. The lease of the node is none that is stored: it is another one every ten seconds.
+// Get reads an object. The lease of a node is computed, not stored, because it changes every ten seconds.
 func (l leases) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 	lease, is := into.(*coordinationv1.Lease)
 	if !is || key.Namespace != corev1.NamespaceNodeLease {
@@ -212,7 +212,7 @@ func (l leases) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 	return nil
 }
 
-// renewed is when the lease of a node was renewed last; false if it never was.
+// renewed returns when the lease of a node was last renewed; false if it never was.
 func (e *environment) renewed(node string) (time.Time, bool) {
 	switch now := e.clock.Now(); {
 	case e.plane != nil:
@@ -223,12 +223,11 @@ func (e *environment) renewed(node string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// GetRESTConfig and Watch: nothing is watched. A controller that waits for pods to go has to read them again.
+// GetRESTConfig and Watch return errors: there are no watches. A controller that waits for pods has to read them again.
 func (s site) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
 	return nil, clustercache.ErrClusterNotConnected
 }
 
-// Watch watches nothing.
 func (s site) Watch(context.Context, client.ObjectKey, clustercache.Watcher) error {
 	return clustercache.ErrClusterNotConnected
 }

@@ -32,14 +32,14 @@ type tale struct {
 	script []cue
 	// ends is the state in which the remediation ends; empty if it is deleted.
 	ends string
-	// cycles is how often the host is powered off or reset; stays, whether pods stay where they are.
+	// cycles is how often the host is powered off or reset. stays is true if the pods stay on the node.
 	cycles int
 	stays  bool
-	// again says that until the second attempt all is as in another tale: what fails before is tried there.
+	// again means that everything until the second attempt is as in another tale, which tries the failures until then.
 	again bool
 }
 
-// standstill is a state in which a remediation waits for something that does not come, until resume lets it come.
+// standstill is a state in which a remediation waits for something that happens only with resume.
 type standstill struct {
 	state   string
 	attempt int
@@ -49,7 +49,7 @@ type standstill struct {
 	cycles int
 }
 
-// standstills are all states in which a remediation of a worker can wait, and the one in which the owner of the machine was asked.
+// standstills are all states in which a remediation of a worker can wait, and the state after its owner was asked.
 var standstills = []standstill{
 	{
 		state: "Preparing", attempt: 1, settings: settings{host: builders.Annotated[*bmov1alpha1.BareMetalHost](bmov1alpha1.PausedAnnotation, "test")},
@@ -90,13 +90,13 @@ var standstills = []standstill{
 
 func revived(e *environment) { e.box.revive() }
 
-// mute lets so many boots bring up no kubelet.
+// mute makes the next boots bring up no kubelet.
 func mute(boots int) func(*box) { return func(b *box) { b.mute = boots } }
 
-// there is the moment at which a remediation stands still.
+// there is the cue when the remediation is at the standstill.
 func (s standstill) there(do func(*environment)) cue { return cue{in(s.state, s.attempt), do} }
 
-// later is a moment after the one before.
+// later returns cues that wait for some time after the previous cue and then call do.
 func later(d time.Duration, do func(*environment)) []cue {
 	return []cue{
 		{func(*environment) bool { return true }, func(e *environment) { e.alarm = e.clock.Now().Add(d) }},
@@ -107,7 +107,7 @@ func later(d time.Duration, do func(*environment)) []cue {
 	}
 }
 
-// What happens to remediations from outside.
+// Events from outside.
 var (
 	deleted = func(e *environment) { e.do(client.IgnoreNotFound(e.management.Delete(e.t.Context(), e.remediation()))) }
 	stopped = func(e *environment) {
@@ -124,7 +124,7 @@ var (
 	}
 )
 
-// tales are remediations of all sorts.
+// tales are remediations of all kinds.
 var tales = []tale{
 	{name: "a power cycle that helps", ends: "Succeeded", cycles: 1},
 	{name: "a second power cycle that helps", again: true, settings: settings{box: mute(1)}, ends: "Succeeded", cycles: 2},
@@ -189,7 +189,7 @@ var tales = []tale{
 	},
 }
 
-// interrupted are the tales of a remediation that stands still and goes on, is cancelled, or is paused meanwhile.
+// interrupted returns, for each standstill, tales in which the remediation goes on, is cancelled, or is paused.
 func interrupted() []tale {
 	var all []tale
 	for _, s := range standstills {
@@ -203,8 +203,8 @@ func interrupted() []tale {
 		}
 		resumed := 5 * time.Minute
 		if s.state == "MovingWorkload" {
-			// After two minutes, of which a crash may take one, a volume that nothing waits for keeps no host off: whether it is detached
-			// by then is by chance.
+			// After two minutes, one of which may be that of a crash, an unused volume keeps no host off. Whether the volume is detached by
+			// then would be chance.
 			resumed = 30 * time.Second
 		}
 		cancelled.script = append([]cue{s.there(deleted)}, later(resumed, s.resume)...)
@@ -214,7 +214,7 @@ func interrupted() []tale {
 			s.resume(e)
 			e.pause(false)
 		})...)
-		if s.state != "OwnerRequested" { // after which nothing is written for these
+		if s.state != "OwnerRequested" { // after that nothing is written in these tales
 			all = append(all, goesOn, cancelled)
 		}
 		all = append(all, paused)
@@ -222,7 +222,7 @@ func interrupted() []tale {
 	return all
 }
 
-// unmanaged are the tales of hosts on whose power the Bare Metal Operator does not act, at first or for good.
+// unmanaged returns tales of hosts whose power BMO does not manage, at first or for good.
 func unmanaged() []tale {
 	annotated := func(key string) settings {
 		return settings{host: builders.Annotated[*bmov1alpha1.BareMetalHost](key, "test")}
@@ -265,10 +265,10 @@ type performance struct {
 	outcome
 	done   []faults.Write
 	struck bool
-	second int // how many writes there were before the second attempt
+	second int // the number of writes before the second attempt
 }
 
-// from is before how many writes of the tale undisturbed nothing is as in another tale.
+// from returns the number of writes for which the tale is as another one.
 func (tl tale) from(plain performance) int {
 	if tl.again {
 		return plain.second
@@ -276,7 +276,7 @@ func (tl tale) from(plain performance) int {
 	return max(plain.first, 0)
 }
 
-// play plays the tale, in which the nth write meets its fate, if there is one.
+// play plays the tale; the nth write has this fate, unless nth is 0.
 func (tl tale) play(t *testing.T, k kind, label string, nth int, fate faults.Fate) performance {
 	t.Helper()
 	e := newEnvironment(t, k, tl.settings)
@@ -304,7 +304,7 @@ func (tl tale) over(e *environment) bool {
 	return e.memory() == tl.ends && !e.kept()
 }
 
-// figures are how many runs a campaign has tried, by kind of the remediation. Every run that was begun has held, or the test has failed.
+// figures is how many runs a campaign has tried, by kind of the remediation. All of them have passed, or the test has failed.
 type figures struct {
 	mu sync.Mutex
 	of map[string]int
@@ -319,7 +319,7 @@ func (f *figures) add(k kind) {
 	f.of[k.Kind.Kind]++
 }
 
-// line is the figures as a line of a table.
+// line returns the figures as a line of a table.
 func (f *figures) line(what string) string {
 	return fmt.Sprintf("| %s | %d | %d |\n", what, f.of[kinds[0].Kind.Kind], f.of[kinds[1].Kind.Kind])
 }
@@ -331,7 +331,7 @@ func TestFaultsOfHostRemediations(t *testing.T) {
 	t.Run("after every write", func(t *testing.T) { everyMoment(t, &befallen) })
 	t.Run("in every order of events", func(t *testing.T) { everyOrder(t, &ordered) })
 	if t.Failed() || !faults.Whole() || strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
-		return // there are no figures of what was not tried
+		return // a partial run has no figures
 	}
 	text := fmt.Sprintf("| runs | %s | %s |\n|---|---|---|\n", kinds[0].Kind.Kind, kinds[1].Kind.Kind) +
 		failed.line("every write fails once") + killed.line("the manager or an object is gone at every standstill") +
@@ -340,7 +340,7 @@ func TestFaultsOfHostRemediations(t *testing.T) {
 	faults.Document(t, "hosts", text)
 }
 
-// everyWrite lets every write of every tale fail in every way. The end has to be that of the tale undisturbed.
+// everyWrite gives every write of every tale every fate. The outcome must be that of the undisturbed tale.
 func everyWrite(t *testing.T, all *figures) {
 	for _, tl := range slices.Concat(tales, unmanaged(), interrupted()) {
 		for turn, k := range kinds {
@@ -350,7 +350,7 @@ func everyWrite(t *testing.T, all *figures) {
 				tl.check(t, plain)
 				for _, fate := range faults.Fates {
 					for nth := tl.from(plain) + 1; nth <= len(plain.done); nth++ {
-						// After every second crash the controllers run again a minute later, when the host is off.
+						// After every second crash the controllers start again a minute later, when the host is off.
 						downtime := time.Duration((nth+turn)%2) * time.Minute
 						label := fmt.Sprintf("write %d (%s) was %s", nth, plain.done[nth-1], fate)
 						if !faults.Tries(t.Name(), label) {
@@ -373,7 +373,7 @@ func everyWrite(t *testing.T, all *figures) {
 	}
 }
 
-// check makes sure that the tale undisturbed is what it says.
+// check checks the undisturbed run of the tale.
 func (tl tale) check(t *testing.T, plain performance) {
 	t.Helper()
 	if len(plain.Orphans) > 0 {
@@ -399,8 +399,8 @@ func (tl tale) check(t *testing.T, plain performance) {
 	}
 }
 
-// after is the outcome that has to be the same after a crash, the longer of which leave out conditions: of what went on meanwhile nothing
-// is reported once the remediation has ended.
+// after returns the part of the outcome that must be the same after a crash. A longer downtime leaves out conditions: nothing that happens
+// meanwhile is reported once the remediation has ended.
 func (o outcome) after(downtime time.Duration) outcome {
 	if downtime > 0 {
 		o.Reported.Conditions = map[string]string{
@@ -410,16 +410,16 @@ func (o outcome) after(downtime time.Duration) outcome {
 	return o
 }
 
-// histories is how many histories of each kind are played. A single one is rare enough that a hundred, which rapid plays by itself, find
-// little.
+// histories is how many random histories of each kind a whole campaign plays. Faults are so rare in one history that rapid's default of a
+// hundred finds little.
 const histories = 1000
 
-// sampled is how many are played otherwise, each time others.
+// sampled is how many other runs play, with another seed each time.
 const sampled = 100
 
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard()) // what the controllers log is no result
-	debug.SetGCPercent(800)        // hardly anything lives long
+	ctrl.SetLogger(logr.Discard()) // logs are not part of the result
+	debug.SetGCPercent(800)        // most objects are short-lived
 	if err := playMore(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -427,10 +427,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// playMore asks rapid for as many histories, unless the command line says how many (-rapid.checks) or which others (-rapid.seed).
+// playMore sets the number of histories and the seed for rapid, unless the command line does (-rapid.checks, -rapid.seed).
 func playMore() error {
 	flag.Parse()
-	set := map[string]string{"rapid.checks": strconv.Itoa(histories), "rapid.seed": "14"} // the same ones in each whole campaign
+	set := map[string]string{"rapid.checks": strconv.Itoa(histories), "rapid.seed": "14"} // each whole campaign plays the same histories
 	if !faults.Whole() {
 		set = map[string]string{"rapid.checks": strconv.Itoa(sampled), "rapid.seed": strconv.FormatUint(faults.Seed(), 10)}
 	}

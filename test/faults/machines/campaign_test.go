@@ -24,8 +24,8 @@ import (
 	"github.com/kubemend/kubemend/test/faults"
 )
 
-// told is an environment after a tale was played.
-func (t tale) told(on *testing.T, disturb func(*environment)) *environment {
+// play plays a tale and returns its environment.
+func (t tale) play(on *testing.T, disturb func(*environment)) *environment {
 	on.Helper()
 	e := newEnvironment(on)
 	t.begin(e)
@@ -44,8 +44,7 @@ func (t tale) told(on *testing.T, disturb func(*environment)) *environment {
 	return e
 }
 
-// noOrphans checks that every request is one of a check that still needs it, and that nothing bad is said of a machine that no check
-// judges.
+// noOrphans checks that a check needs every remaining request, and that no machine without a check is marked unhealthy.
 func (e *environment) noOrphans() {
 	e.t.Helper()
 	machines := &clusterv1.MachineList{}
@@ -66,13 +65,13 @@ func (e *environment) noOrphans() {
 
 func undisturbed(*environment) {}
 
-// chosen is a write, and how often one like that was made before.
+// chosen is a write: the nth of several equal ones.
 type chosen struct {
 	faults.Write
 	nth int
 }
 
-// String says which of the writes like that it is, if it is not the first.
+// String returns the write, with its number if it is not the first.
 func (c chosen) String() string {
 	if c.nth == 1 {
 		return c.Write.String()
@@ -80,7 +79,7 @@ func (c chosen) String() string {
 	return fmt.Sprintf("%s (%d)", c.Write, c.nth)
 }
 
-// writesOf are all writes, in an order that does not depend on which of two writes at the same time came first.
+// writesOf returns all writes, sorted, because concurrent writes have no fixed order.
 func writesOf(e *environment) []chosen {
 	done, _ := e.writes.Done()
 	slices.SortFunc(done, func(a, b faults.Write) int { return cmp.Compare(a.String(), b.String()) })
@@ -97,7 +96,7 @@ func TestEveryTaleEndsTheSameWhicheverWriteFails(t *testing.T) {
 	for _, tale := range tales {
 		t.Run(tale.name, func(t *testing.T) {
 			t.Parallel()
-			before := tale.told(t, undisturbed)
+			before := tale.play(t, undisturbed)
 			want := before.outcome()
 			all := writesOf(before)
 			tried := 0
@@ -107,7 +106,7 @@ func TestEveryTaleEndsTheSameWhicheverWriteFails(t *testing.T) {
 						continue
 					}
 					t.Run(fmt.Sprintf("%s is %s", w, fate), func(t *testing.T) {
-						e := tale.told(t, func(e *environment) { e.writes.ChooseOf(w.Write, w.nth, fate) })
+						e := tale.play(t, func(e *environment) { e.writes.ChooseOf(w.Write, w.nth, fate) })
 						if _, struck := e.writes.Done(); !struck {
 							t.Fatal("the write was not made")
 						}
@@ -126,14 +125,14 @@ func TestEveryTaleEndsTheSameAfterAKillBetweenTwoReconciles(t *testing.T) {
 	for _, tale := range tales {
 		t.Run(tale.name, func(t *testing.T) {
 			t.Parallel()
-			before := tale.told(t, undisturbed)
+			before := tale.play(t, undisturbed)
 			want, kills := before.outcome(), 0
 			for n := 1; n <= before.reconciles; n++ {
 				if !faults.Tries(tale.name, "kill", n) {
 					continue
 				}
 				t.Run(fmt.Sprintf("before reconcile %d", n), func(t *testing.T) {
-					e := tale.told(t, func(e *environment) { e.killBefore = n })
+					e := tale.play(t, func(e *environment) { e.killBefore = n })
 					if !e.killed {
 						t.Fatal("it was not killed")
 					}
@@ -146,7 +145,7 @@ func TestEveryTaleEndsTheSameAfterAKillBetweenTwoReconciles(t *testing.T) {
 	}
 }
 
-// endsLike checks that all is as it would have been, and that nothing was done or reported twice.
+// endsLike checks that the outcome is that of the undisturbed tale, and that nothing was done or reported twice.
 func (e *environment) endsLike(want outcome, fate faults.Fate) {
 	e.t.Helper()
 	is := e.outcome()
@@ -157,7 +156,7 @@ func (e *environment) endsLike(want outcome, fate faults.Fate) {
 			if fate == faults.Refused { // the request
 				more = 1
 			}
-		case mendv1.EventRemediationStarted, mendv1.EventRemediationEnded: // of all machines of a reconcile, of which one comes later
+		case mendv1.EventRemediationStarted, mendv1.EventRemediationEnded: // a delayed machine has its own event
 			more = 1
 		}
 		if n > want.Events[what]+more {
@@ -169,7 +168,7 @@ func (e *environment) endsLike(want outcome, fate faults.Fate) {
 			e.t.Errorf("event %q came %d times instead of %d", what, is.Events[what], n)
 		}
 	}
-	if fate == faults.Crash { // what a process did and had not counted yet is lost with it; nothing is counted by two of them
+	if fate == faults.Crash { // a crash loses what was not counted yet, but nothing is counted twice
 		for what, n := range is.Counters {
 			if n > want.Counters[what] {
 				e.t.Errorf("counter %q is %v instead of %v", what, n, want.Counters[what])
@@ -179,11 +178,11 @@ func (e *environment) endsLike(want outcome, fate faults.Fate) {
 	}
 	is.Events, want.Events = nil, nil
 	want.Records = maps.Clone(want.Records)
-	// of what was refused: another machine is remediated first, and the record is cancelled
+	// After a refused write another machine is remediated first, and the record is cancelled.
 	if fate == faults.Refused && is.Unbegun == want.Unbegun+1 {
 		is.Unbegun--
 	}
-	for id := range e.unrecorded { // nothing but a write that was refused leaves a remediation without one
+	for id := range e.unrecorded { // only a refused write leaves a remediation without a record
 		if name := e.record.machines[id]; fate == faults.Refused && is.Records[name] < want.Records[name] {
 			is.Records[name]++
 		}
@@ -193,7 +192,7 @@ func (e *environment) endsLike(want outcome, fate faults.Fate) {
 	}
 }
 
-// Whole campaigns try all that these figures count: each of them fails if a write, a kill or an order is left out.
+// A whole campaign tries everything that these figures count, and fails if it leaves out a write, a kill or an order.
 func TestTheFiguresOfMachineHealthChecks(t *testing.T) {
 	t.Parallel()
 	if !faults.Whole() {
@@ -201,7 +200,7 @@ func TestTheFiguresOfMachineHealthChecks(t *testing.T) {
 	}
 	writes, kills, tried := 0, 0, 0
 	for _, tale := range tales {
-		e := tale.told(t, undisturbed)
+		e := tale.play(t, undisturbed)
 		writes, kills = writes+len(writesOf(e)), kills+e.reconciles
 	}
 	for _, set := range orders {
@@ -213,11 +212,11 @@ func TestTheFiguresOfMachineHealthChecks(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
-	debug.SetGCPercent(800) // thousands of small environments, none of which lives for long
+	debug.SetGCPercent(800) // the test creates thousands of small, short-lived environments
 	os.Exit(m.Run())
 }
 
-// interrupted is an API server at which something else happens before the nth write of a process, counted from 0.
+// interrupted calls happens before the nth write of a process, counted from 0.
 func interrupted(c client.WithWatch, nth int, happens func()) client.WithWatch {
 	n := 0
 	before := func() {
@@ -243,8 +242,8 @@ func interrupted(c client.WithWatch, nth int, happens func()) client.WithWatch {
 	})
 }
 
-// One that was the leader does not know at once that it is one no more. Whatever it was about to write when the next one acted, a
-// remediation has one record.
+// A former leader does not learn at once that it lost the lease. Even if the next leader acts before any of its writes, a remediation has
+// one record.
 func TestTwoLeadersWriteOneRecord(t *testing.T) {
 	for how, change := range map[string]func(*clusterv1.MachineHealthCheck){"by the owner": byOwner, "by a request": byTemplate} {
 		for nth := range 5 {

@@ -34,25 +34,25 @@ import (
 	"github.com/kubemend/kubemend/test/inmemory"
 )
 
-// most is how many reconciles the program may need until it waits for something.
+// most is how many reconciles the program may need to settle.
 const most = 400
 
-// environment is a management cluster with one Cluster, its workload cluster, and the program: the controllers of MachineHealthChecks.
+// environment is a management cluster with one Cluster, its workload cluster, and the controllers of MachineHealthChecks.
 //
-// The program works only when settle makes it. What others do enqueues everything. Its own writes enqueue no more than in the manager:
-// those of a machine's conditions the releaser alone, so that what a failed write leaves undone is finished only if the controller asks for
-// a retry.
+// The controllers run only in settle. Changes by others enqueue everything. The controllers' own writes enqueue only what they enqueue in
+// the manager: a write of a machine's conditions enqueues only the releaser. So what a failed write leaves undone is completed only if the
+// controller asks for a retry.
 type environment struct {
 	t         *testing.T
 	ctx       context.Context
 	namespace string
 	clock     *clocktesting.FakePassiveClock
-	api       client.WithWatch // for all but the program
+	api       client.WithWatch // for everything except the program
 	there     *cluster
 	writes    faults.Writes
 	record    record
 
-	// unrecorded are the machines, by UID, whose record the program tried to write in vain.
+	// unrecorded are the UIDs of machines for which the program failed to write a record.
 	unrecorded map[string]bool
 
 	checks   *machinehealthcheck.Reconciler
@@ -61,17 +61,17 @@ type environment struct {
 	cache    *inmemory.Cache // of the management cluster
 	due      map[work]time.Time
 	failed   map[work]int
-	coming   []time.Time // when events come that enqueue the checks
+	coming   []time.Time // the times of events that enqueue the checks
 
-	// reconciles counts the reconciles; the program is restarted before the one of number killBefore.
+	// reconciles is the number of reconciles. The program is restarted before reconcile number killBefore.
 	reconciles, killBefore int
 	killed                 bool
 
-	// unknown says that machines are made of which no check has said anything; else they are healthy, as in every day but the first.
+	// unknown makes new machines have no conditions of a check. Otherwise they are healthy, as they usually are.
 	unknown bool
 }
 
-// work is an object that one of the controllers is to reconcile.
+// work is an object in the queue of one of the controllers.
 type work struct {
 	releaser bool
 	key      types.NamespacedName
@@ -109,7 +109,7 @@ func (e *environment) must(err error) {
 	must.Do(e.t, err)
 }
 
-// start starts an instance of the program, which remembers nothing.
+// start starts an instance of the program, without any memory.
 func (e *environment) start() {
 	e.t.Helper()
 	e.writes.Restart()
@@ -145,7 +145,7 @@ func (e *environment) start() {
 	e.enqueueAll()
 }
 
-// newLedger is that of a process which has read the policy for checks that are oneAtATime.
+// newLedger returns the ledger of a process that has read the policy for checks with oneAtATime.
 func (e *environment) newLedger() *policy.Ledger {
 	one := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "one"}}
 	one.Spec.Selector.Checks = &metav1.LabelSelector{MatchLabels: map[string]string{atOnce: "1"}}
@@ -157,7 +157,7 @@ func (e *environment) newLedger() *policy.Ledger {
 	return ledger
 }
 
-// recorder keeps the events of a process that lives.
+// recorder records the events of a process until it crashes.
 type recorder struct {
 	*environment
 	writes *faults.Writes
@@ -173,7 +173,7 @@ func (r recorder) Eventf(about, _ runtime.Object, _, reason, _, _ string, _ ...a
 	r.record.Events[about.(client.Object).GetName()+" "+reason]++
 }
 
-// enqueue makes work due, if it is not due before.
+// enqueue makes work due after a time, unless it is due before.
 func (e *environment) enqueue(w work, after time.Duration) {
 	at := e.clock.Now().Add(after)
 	if was, waits := e.due[w]; !waits || at.Before(was) {
@@ -181,7 +181,7 @@ func (e *environment) enqueue(w work, after time.Duration) {
 	}
 }
 
-// enqueueAll makes both controllers reconcile everything, as events of all objects do.
+// enqueueAll enqueues everything for both controllers, like events of all objects.
 func (e *environment) enqueueAll() {
 	e.enqueueChecks()
 	machines := &clusterv1.MachineList{}
@@ -207,7 +207,7 @@ func (e *environment) checkKeys() []reconcile.Request {
 	return keys
 }
 
-// settle lets the program work until it waits for nothing that comes within that time, at the end of which it returns.
+// settle lets the program work until nothing is due within that time, and moves the clock to its end.
 func (e *environment) settle(within time.Duration) {
 	e.t.Helper()
 	until := e.clock.Now().Add(within)
@@ -232,7 +232,7 @@ func (e *environment) settle(within time.Duration) {
 	}
 }
 
-// next is the work that is due first. What is due at once is in the order of names, checks first.
+// next returns the work that is due first; of several, checks first, then by name.
 func (e *environment) next() (first work, at time.Time, found bool) {
 	for _, event := range e.coming {
 		if !found || event.Before(at) {
@@ -245,7 +245,7 @@ func (e *environment) next() (first work, at time.Time, found bool) {
 	return e.earliest()
 }
 
-// deliver enqueues the checks if an event has come.
+// deliver enqueues the checks if an event is due.
 func (e *environment) deliver() {
 	before := len(e.coming)
 	e.coming = slices.DeleteFunc(e.coming, func(at time.Time) bool { return !at.After(e.clock.Now()) })
@@ -273,7 +273,7 @@ func byName(a, b work) bool {
 	return cmp.Less(a.key.Name, b.key.Name)
 }
 
-// runOne reconciles one item, and starts the program anew if it has crashed meanwhile.
+// runOne reconciles one object, and restarts the program if it has crashed.
 func (e *environment) runOne(w work) {
 	e.t.Helper()
 	e.reconciles++
@@ -308,7 +308,7 @@ func (e *environment) reconcile(w work) (ctrl.Result, error) {
 	return e.checks.Reconcile(e.ctx, ctrl.Request{NamespacedName: w.key})
 }
 
-// lag makes the caches of the management cluster show nothing new from now on; catchUp ends that, and all events come at once.
+// lag makes the caches of the management cluster stale; catchUp ends that and delivers all events.
 func (e *environment) lag() { e.cache.Lag() }
 
 func (e *environment) catchUp() {
@@ -316,7 +316,7 @@ func (e *environment) catchUp() {
 	e.enqueueAll()
 }
 
-// forget drops what is exported of the checks: the metrics of this process outlive the environment.
+// forget removes the metrics of the checks, which would outlive the environment.
 func (e *environment) forget() {
 	e.cache.CatchUp()
 	for _, name := range e.record.checks {
@@ -330,7 +330,7 @@ func (e *environment) forget() {
 	}
 }
 
-// history is what the program did, for a failure that has to be understood.
+// history returns what the program did, to explain a failure.
 func (r *record) history() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

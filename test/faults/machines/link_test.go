@@ -30,46 +30,46 @@ import (
 )
 
 const (
-	// givenUp is how many probes have to fail until ClusterCache closes a connection.
+	// givenUp is after how many failed probes ClusterCache closes a connection.
 	givenUp = 5
-	// catchUp is how long a watch takes that broke until it is made again, although probes are answered.
+	// catchUp is how long a broken watch takes to be opened again after the cluster answers.
 	catchUp = 3 * time.Second
 )
 
 var errCut = errors.New("the workload cluster does not answer")
 
-// cluster is the workload cluster: its nodes, and the way to it.
+// cluster is the workload cluster with its nodes, and whether it can be reached.
 type cluster struct {
 	clock *clocktesting.FakePassiveClock
 
-	nodes   map[string]*corev1.Node // never changed, but replaced
+	nodes   map[string]*corev1.Node // objects are replaced, never modified
 	version int
-	cutAt   time.Time // zero while it can be reached
+	cutAt   time.Time // zero while the cluster can be reached
 	backAt  time.Time
 }
 
-// sets gives a node the condition Ready, for some time already.
+// sets sets the condition Ready of a node, with a transition some time ago.
 func (c *cluster) sets(name string, ready corev1.ConditionStatus, since time.Duration) {
 	c.version++
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: strconv.Itoa(c.version)}}
 	node.Status.Conditions = []corev1.NodeCondition{{
 		Type: corev1.NodeReady, Status: ready, Reason: "Test", LastTransitionTime: metav1.NewTime(c.clock.Now().Add(-since)),
 	}}
-	if since > 0 { // it is another Node of that name: what was seen of the one before would contradict it
+	if since > 0 { // another Node of that name: what was observed of the former one would contradict this condition
 		node.UID = types.UID(node.ResourceVersion)
 	}
 	c.nodes[name] = node
 }
 
-// connection is ClusterCache, as one process of the manager has it.
+// connection simulates ClusterCache for one process of the manager.
 type connection struct {
-	clustercache.ClusterCache // of which nothing else is used
+	clustercache.ClusterCache // nil: the controllers call only the methods below
 	to                        *cluster
-	nodes                     *nodeInformer // nil while there is no connection
+	nodes                     *nodeInformer // nil without a connection
 	watched                   bool
 }
 
-// failures are the probes in a row without an answer.
+// failures returns how many probes in a row have failed.
 func (c *connection) failures() int {
 	if c.to.cutAt.IsZero() {
 		return 0
@@ -77,7 +77,7 @@ func (c *connection) failures() int {
 	return int(c.to.clock.Now().Sub(c.to.cutAt) / workload.ProbeInterval)
 }
 
-// follow does what happens without the controllers: connections are made and closed, and watches deliver events.
+// follow opens and closes connections, and delivers events of watches.
 func (c *connection) follow() {
 	up := c.to.cutAt.IsZero()
 	switch {
@@ -117,7 +117,7 @@ func (c *connection) GetUncachedClient(context.Context, client.ObjectKey) (clien
 	return liveNodes{cluster: c.to}, nil
 }
 
-// nodeCache is the cache of one connection, of nodes alone.
+// nodeCache is the cache of one connection; it has only nodes.
 type nodeCache struct {
 	cache.Cache
 	informer *nodeInformer
@@ -128,7 +128,7 @@ func (c nodeCache) GetInformer(context.Context, client.Object, ...cache.Informer
 	return c.informer, nil
 }
 
-// nodeInformer is that of nodes. It shows what it was last made to.
+// nodeInformer is an informer of nodes. It has the nodes that the test last gave it.
 type nodeInformer struct {
 	toolscache.SharedIndexInformer
 	indexer toolscache.Indexer
@@ -145,10 +145,10 @@ func (i *nodeInformer) show(nodes map[string]*corev1.Node) {
 	for _, node := range nodes {
 		all = append(all, node)
 	}
-	_ = i.indexer.Replace(all, "") // it keeps objects of any kind
+	_ = i.indexer.Replace(all, "") // an indexer accepts any object
 }
 
-// AddEventHandler implements toolscache.SharedIndexInformer. What a handler of nodes does, no story here is about.
+// AddEventHandler implements toolscache.SharedIndexInformer. No tale needs handlers of nodes.
 func (i *nodeInformer) AddEventHandler(toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	return nil, nil
 }
@@ -162,7 +162,7 @@ func (i *nodeInformer) HasSynced() bool { return true }
 // IsStopped implements toolscache.SharedIndexInformer.
 func (i *nodeInformer) IsStopped() bool { return i.stopped }
 
-// liveNodes reads the metadata of nodes past all caches.
+// liveNodes reads the metadata of nodes without a cache.
 type liveNodes struct {
 	client.Client
 	cluster *cluster
@@ -195,7 +195,7 @@ func (l liveNodes) List(_ context.Context, list client.ObjectList, _ ...client.L
 	return nil
 }
 
-// syncedKinds is the cache of the kinds of templates and requests: each is watched, and its first list was read.
+// syncedKinds is a cache of templates and requests that is always in sync.
 type syncedKinds struct{ cache.Cache }
 
 // GetInformer implements cache.Cache.
@@ -203,7 +203,7 @@ func (syncedKinds) GetInformer(context.Context, client.Object, ...cache.Informer
 	return &nodeInformer{}, nil
 }
 
-// noon is when every tale begins.
+// noon is the beginning of every tale.
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 var (
@@ -211,7 +211,7 @@ var (
 	templateKind = requestKind.GroupVersion().WithKind("Metal3RemediationTemplate")
 )
 
-// theScheme knows all kinds that are used, so that clients which share it never change it.
+// theScheme has all kinds, so that clients which share it never change it.
 var theScheme = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, mendv1.AddToScheme} {
@@ -227,7 +227,7 @@ var theScheme = sync.OnceValue(func() *runtime.Scheme {
 	return s
 })
 
-// newServer returns the API server of the management cluster, which deletes the requests of machines that are gone.
+// newServer returns the API server of the management cluster. Like the garbage collector it deletes the requests of deleted machines.
 func newServer(clock *clocktesting.FakePassiveClock) (*inmemory.Server, error) {
 	kinds := []inmemory.Kind{
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Global: true},
@@ -262,7 +262,7 @@ func aTemplate(namespace, name string) *unstructured.Unstructured {
 	return o
 }
 
-// ownedBy adds to a machine what an API server keeps of who wrote its conditions, as far as these tests read it.
+// ownedBy sets the managed fields of a machine's conditions, as far as these tests read them.
 func ownedBy(owner string, m *clusterv1.Machine) {
 	conditions := make([]string, 0, len(m.Status.Conditions))
 	for _, c := range m.Status.Conditions {

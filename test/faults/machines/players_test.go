@@ -18,16 +18,16 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// finalizer is that of a provider, which keeps a request until what it has begun is over.
+// finalizer is a provider's finalizer: it keeps a request until the provider has finished its work.
 const finalizer = "test.kubemend.io/provider"
 
-// timeout is that of the node conditions of every check here; long is more.
+// timeout is the timeout of the node conditions of every check here; long is longer.
 const (
 	timeout = 5 * time.Minute
 	long    = 30 * time.Minute
 )
 
-// machines are made with a node that is Ready.
+// machines creates machines with Ready nodes.
 func (e *environment) machines(names ...string) {
 	e.t.Helper()
 	for _, name := range names {
@@ -55,7 +55,7 @@ func (e *environment) machineOf(pool, name string) {
 	e.must(e.api.Status().Update(e.ctx, m))
 }
 
-// isHealthy says of m what a check says of a healthy machine.
+// isHealthy sets the conditions that a check sets on a healthy machine.
 func isHealthy(m *clusterv1.Machine) {
 	m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{
 		Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionTrue,
@@ -67,7 +67,7 @@ func isHealthy(m *clusterv1.Machine) {
 	}})
 }
 
-// check makes a check of the pool workers.
+// check creates a check of the pool workers.
 func (e *environment) check(name string, edits ...func(*clusterv1.MachineHealthCheck)) {
 	e.t.Helper()
 	c := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
@@ -105,7 +105,7 @@ func upTo(limit string) func(*clusterv1.MachineHealthCheck) {
 	}
 }
 
-// atOnce is the label of checks that a RemediationPolicy lets remediate one machine at a time.
+// atOnce is a label of checks for which a RemediationPolicy allows one remediation at a time.
 const atOnce = "at-once"
 
 func oneAtATime(c *clusterv1.MachineHealthCheck) { c.Labels = map[string]string{atOnce: "1"} }
@@ -161,15 +161,15 @@ func (e *environment) unannotate(name, key string) {
 	e.must(e.api.Update(e.ctx, m))
 }
 
-// fail makes the nodes of machines unknown for so long that they are unhealthy at once.
+// fail makes the nodes of machines Unknown for so long that the machines are unhealthy at once.
 func (e *environment) fail(names ...string) {
 	for _, name := range names {
 		e.there.sets(name, corev1.ConditionUnknown, long)
 	}
 }
 
-// recoverRemediated makes that one of the machines healthy which has a request. Which one it is depends on what has failed: a machine for
-// which no request could be made goes to the end of the queue.
+// recoverRemediated makes the machine with a request healthy. Which one has a request depends on the failed write: a machine whose request
+// could not be created goes to the end of the queue.
 func (e *environment) recoverRemediated(machines ...string) {
 	e.t.Helper()
 	for _, m := range machines {
@@ -187,7 +187,7 @@ func (e *environment) recover(names ...string) {
 	}
 }
 
-// cut makes the workload cluster silent. ClusterCache enqueues the checks when the first probe has failed, and when it closes the
+// cut makes the workload cluster unreachable. ClusterCache enqueues the checks after the first failed probe, and when it closes the
 // connection.
 func (e *environment) cut() {
 	if !e.there.cutAt.IsZero() {
@@ -199,8 +199,8 @@ func (e *environment) cut() {
 	}
 }
 
-// reconnect makes it answer again. The controllers hear of a connection that is made anew, and of the nodes that have changed when the
-// watches are made again.
+// reconnect makes it reachable again. The checks are enqueued when the connection is opened, and for changed nodes when the watches are
+// opened.
 func (e *environment) reconnect() {
 	if e.there.cutAt.IsZero() {
 		return
@@ -211,7 +211,7 @@ func (e *environment) reconnect() {
 
 func (e *environment) enqueueIn(d time.Duration) { e.coming = append(e.coming, e.clock.Now().Add(d)) }
 
-// ownerActs replaces every machine that its owner is asked to remediate, as a MachineSet does.
+// ownerActs replaces every machine whose owner is asked to remediate it, as a MachineSet does.
 func (e *environment) ownerActs() {
 	e.t.Helper()
 	all := &clusterv1.MachineList{}
@@ -247,7 +247,7 @@ func (e *environment) providerTakes() {
 	e.must(e.api.Status().Update(e.ctx, m))
 }
 
-// finalize sets the finalizers of a request. One that is being deleted is gone when it has none.
+// finalize sets the finalizers of a request; without finalizers a request with a deletion timestamp is deleted.
 func (e *environment) finalize(name string, finalizers ...string) {
 	e.t.Helper()
 	req := e.requestOf(name)
@@ -258,7 +258,7 @@ func (e *environment) finalize(name string, finalizers ...string) {
 	e.must(e.api.Update(e.ctx, req))
 }
 
-// providerGivesUp hands a machine to its owner, as the controller of Metal3Remediations does.
+// providerGivesUp requests owner remediation, as the controller of Metal3Remediations does.
 func (e *environment) providerGivesUp(name string) {
 	e.t.Helper()
 	m := e.machine(name)
@@ -270,7 +270,7 @@ func (e *environment) providerGivesUp(name string) {
 	e.must(e.api.Status().Update(e.ctx, m))
 }
 
-// mayStart fails the test if a remediation of that machine must not begin now.
+// mayStart fails the test if no remediation of the machine may begin now.
 func (e *environment) mayStart(name, what string) {
 	e.record.mu.Lock()
 	defer e.record.mu.Unlock()
@@ -282,7 +282,7 @@ func (e *environment) mayStart(name, what string) {
 	e.mayStartLocked(m, what, 1)
 }
 
-// mayStartLocked is mayStart of a machine as it was read. What begins counts as so many that are not in flight yet.
+// mayStartLocked is mayStart for a machine that was read already. It counts more remediations in addition to those in flight.
 func (e *environment) mayStartLocked(m *clusterv1.Machine, what string, more int) {
 	unsafe := func(why string) { e.t.Errorf("%s machine %s, although %s, after %q", what, m.Name, why, e.record.log) }
 	check := e.checkOf(m)
@@ -304,10 +304,10 @@ func (e *environment) mayStartLocked(m *clusterv1.Machine, what string, more int
 	}
 }
 
-// lost reports whether a probe of the workload cluster has failed, or its watches are not made again yet.
+// lost reports whether a probe of the workload cluster has failed or its watches are not open.
 func (e *environment) lost() bool { return e.link.failures() > 0 || e.link.nodes == nil }
 
-// ready reports whether a machine's node is Ready, as far as that can be known.
+// ready reports whether a machine's node is Ready, as far as kubemend can know.
 func (e *environment) ready(machine string) bool {
 	nodes := e.there.nodes
 	if !e.there.cutAt.IsZero() && e.link.nodes != nil {
@@ -317,7 +317,7 @@ func (e *environment) ready(machine string) bool {
 	return node != nil && node.Status.Conditions[0].Status == corev1.ConditionTrue
 }
 
-// checkOf is the check that acts on m: the oldest that selects it and is not paused; nil if there is none.
+// checkOf returns the check that acts on m: the oldest one that selects it and is not paused; nil if there is none.
 func (e *environment) checkOf(m *clusterv1.Machine) *clusterv1.MachineHealthCheck {
 	c := &clusterv1.Cluster{}
 	e.must(e.cache.Get(e.ctx, client.ObjectKey{Namespace: e.namespace, Name: "c1"}, c))
@@ -345,7 +345,7 @@ func selects(c *clusterv1.MachineHealthCheck, m *clusterv1.Machine) bool {
 	return err == nil && selector.Matches(labels.Set(m.Labels))
 }
 
-// withinLimits fails the test if check must not have as many remediations as there are, and so many more.
+// withinLimits fails the test if the check may not have its current remediations and more further ones.
 func (e *environment) withinLimits(check *clusterv1.MachineHealthCheck, more int, unsafe func(string)) {
 	machines := &clusterv1.MachineList{}
 	e.must(e.api.List(e.ctx, machines, client.InNamespace(e.namespace)))
@@ -375,12 +375,12 @@ func (e *environment) withinLimits(check *clusterv1.MachineHealthCheck, more int
 	}
 }
 
-// mayDelete fails the test if that request must not be deleted now.
+// mayDelete fails the test if the request may not be deleted now.
 func (e *environment) mayDelete(req *unstructured.Unstructured) {
 	e.record.mu.Lock()
 	defer e.record.mu.Unlock()
 	if req.GetUID() == "" {
-		return // it is gone
+		return // the request does not exist
 	}
 	maker, ours := remediationrequest.MadeBy(req)
 	if !ours {

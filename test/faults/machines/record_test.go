@@ -24,18 +24,18 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// record is what the program did, whether it heard that it had done it or not.
+// record is what the program did, whether or not it got the answers.
 type record struct {
 	mu sync.Mutex
-	// Requests are how often a request was made and deleted, like "made m1". Turns are the statuses that a condition of a machine went
-	// through.
+	// Requests is how often requests were created and deleted, such as "made m1". Turns is the sequence of statuses of a machine's
+	// condition.
 	Requests map[string]int
 	Turns    map[string][]string
 	Events   map[string]int
 
-	checks   []string          // of all times
-	machines map[string]string // those that have records, by UID
-	begun    map[string]bool   // the records of remediations that began
+	checks   []string          // the names of all checks that ever existed
+	machines map[string]string // the names of machines with records, by UID
+	begun    map[string]bool   // the records of remediations that have begun
 	counted  map[string]float64
 	counters map[string]float64
 	log      []string
@@ -46,7 +46,7 @@ func newRecord() record {
 		machines: map[string]string{}, begun: map[string]bool{}}
 }
 
-// recorded is the API server as the program sees it: what it does is recorded, and must be safe.
+// recorded returns the program's client: it records what the program does and checks that it is safe.
 func (e *environment) recorded() client.WithWatch {
 	return interceptor.NewClient(e.api, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
@@ -77,7 +77,7 @@ func (e *environment) recorded() client.WithWatch {
 			}
 			if err == nil && kindOf(obj) == requestKind.Kind {
 				e.noteRequest("adopted", obj.GetName())
-			} else if err == nil { // the labels of a check
+			} else if err == nil { // a patch of the labels of a check
 				e.record.note("patch " + kindOf(obj) + " " + obj.GetName())
 				e.locked(e.enqueueChecks)
 			}
@@ -113,14 +113,14 @@ func (r *record) note(what string) {
 	r.log = append(r.log, what)
 }
 
-// locked does something to the queue, which writes at the same time may change as well.
+// locked changes the queue, which concurrent writes change too.
 func (e *environment) locked(do func()) {
 	e.record.mu.Lock()
 	defer e.record.mu.Unlock()
 	do()
 }
 
-// noteRequest records what happened to a request. Its event enqueues the checks and the releaser.
+// noteRequest records a change of a request. Its event enqueues the checks and the releaser.
 func (e *environment) noteRequest(what, name string) {
 	e.record.mu.Lock()
 	defer e.record.mu.Unlock()
@@ -130,7 +130,7 @@ func (e *environment) noteRequest(what, name string) {
 	e.enqueue(work{true, client.ObjectKey{Namespace: e.namespace, Name: name}}, 0)
 }
 
-// noteMachine records the conditions of a machine. Its event enqueues the releaser alone.
+// noteMachine records the conditions of a machine. Its event enqueues only the releaser.
 func (e *environment) noteMachine(before, after *clusterv1.Machine) {
 	e.record.mu.Lock()
 	defer e.record.mu.Unlock()
@@ -155,7 +155,7 @@ func (e *environment) noteMachine(before, after *clusterv1.Machine) {
 	e.enqueue(work{true, client.ObjectKeyFromObject(after)}, 0)
 }
 
-// asks reports whether the owner of m is asked to replace it: it acts on both conditions together.
+// asks reports whether the owner of m is asked to replace it: an owner acts only if both conditions are False.
 func asks(m *clusterv1.Machine) bool {
 	return statusOf(m, clusterv1.MachineHealthCheckSucceededCondition) == "False" &&
 		statusOf(m, clusterv1.MachineOwnerRemediatedCondition) == "False"
@@ -168,13 +168,13 @@ func statusOf(m *clusterv1.Machine, kind string) string {
 	return "none"
 }
 
-// outcome is what can be seen when a tale is over, without times and versions.
+// outcome is the visible result of a tale, without times and versions.
 type outcome struct {
 	Machines map[string][]string
 	Checks   map[string][]string
 	Requests []string
-	Records  map[string]int // of remediations that began
-	Unbegun  int            // records of such as did not
+	Records  map[string]int // records of remediations that have begun
+	Unbegun  int            // records of remediations that have not begun
 	Turns    map[string][]string
 	Did      map[string]int
 	Events   map[string]int
@@ -221,7 +221,7 @@ func deref(n *int32) int32 {
 	return *n
 }
 
-// said are conditions without their times. Of messages, that of a deadline is the only one with a time.
+// said returns conditions without their times. Only the message about a deadline contains a time.
 func said(all []metav1.Condition) []string {
 	lines := make([]string, 0, len(all))
 	for _, c := range all {
@@ -244,8 +244,7 @@ func (e *environment) objectsOf(kind schema.GroupVersionKind) []*unstructured.Un
 	return all
 }
 
-// count adds up how many remediations were begun and are over, as metrics have it, of all instances of the program: a series ends with its
-// check.
+// count adds up the metrics of begun and ended remediations over all instances of the program, because a series is removed with its check.
 func (e *environment) count() {
 	now := map[string]float64{}
 	for _, c := range machinehealthcheck.Metrics() {
@@ -284,10 +283,9 @@ func (e *environment) collect(from *prometheus.CounterVec, into map[string]float
 	}
 }
 
-// recordKind is the kind of the records.
 const recordKind = "RemediationRecord"
 
-// newRecords are those of one instance of the program, whose cache has all open ones.
+// newRecords returns the Records of one instance of the program, whose cache has all open records.
 func (e *environment) newRecords(c client.Client, live client.Reader) *records.Records {
 	r := &records.Records{
 		Client: c, Live: live, Clock: e.clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
@@ -295,7 +293,7 @@ func (e *environment) newRecords(c client.Client, live client.Reader) *records.R
 	return r
 }
 
-// missing notes of which machines the program hears that their record could not be written.
+// missing collects the machines for which the program got an error when it wrote their record.
 func (e *environment) missing(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
@@ -309,7 +307,7 @@ func (e *environment) missing(c client.WithWatch) client.WithWatch {
 	})
 }
 
-// makeRecord creates a record, of which there must not be another open one for the same machine, by the same check and in the same way.
+// makeRecord creates a record. No other open record may be about the same machine, check and remediator.
 func (e *environment) makeRecord(ctx context.Context, c client.Client, record *mendv1.RemediationRecord,
 	opts ...client.CreateOption) error {
 	if err := c.Create(ctx, record, opts...); err != nil {
@@ -353,7 +351,8 @@ func (e *environment) openRecords(uid string) []mendv1.RemediationRecord {
 	return all.Items
 }
 
-// recordsByMachine is how many records each machine has of remediations that began, and how many there are of such as did not.
+// recordsByMachine returns how many records of begun remediations each machine has, and how many records are of remediations that have not
+// begun.
 func (e *environment) recordsByMachine() (begun map[string]int, others int) {
 	all := &mendv1.RemediationRecordList{}
 	e.must(e.api.List(e.ctx, all, client.InNamespace(e.namespace)))
@@ -368,8 +367,8 @@ func (e *environment) recordsByMachine() (begun map[string]int, others int) {
 	return begun, others
 }
 
-// followRecords closes the records of machines that are gone or healthy, or for whose remediation nothing asks any more, as the manager
-// does.
+// followRecords closes records as the manager does: those of machines that are deleted or healthy, and those whose remediation nothing
+// requests any more.
 func (e *environment) followRecords() {
 	e.t.Helper()
 	all := &mendv1.RemediationRecordList{}

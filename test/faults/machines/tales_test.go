@@ -23,7 +23,7 @@ type happening struct {
 
 var (
 	m1Fails = happening{"m1 fails", func(e *environment) { e.fail("m1") }}
-	// m2 is overdue for longer than m1, so that its turn comes first even if it fails later.
+	// m2 is overdue for longer than m1, so it is remediated first even if it fails later.
 	m2Fails    = happening{"m2 fails", func(e *environment) { e.there.sets("m2", corev1.ConditionUnknown, 2*long) }}
 	m1Recovers = happening{"m1 recovers", func(e *environment) { e.recover("m1") }}
 	linkDown   = happening{"the link goes down", (*environment).cut}
@@ -54,7 +54,7 @@ var (
 		func(e *environment) { e.annotate("m1", clusterv1.MachineSkipRemediationAnnotation) }}
 )
 
-// orders are sets of happenings, each of which is tried in every order.
+// orders are sets of happenings; each set is tried in every order.
 var orders = []struct {
 	name   string
 	check  []func(*clusterv1.MachineHealthCheck)
@@ -117,7 +117,7 @@ func TestEveryOrderOfEventsIsSafeAndEndsRight(t *testing.T) {
 	}
 }
 
-// isRight checks what is said of the machines that a check acts on and knows about, and that as many are remediated as may be.
+// isRight checks the conditions of the machines that a check acts on and can judge, and that as many are remediated as may be.
 func (e *environment) isRight() {
 	e.t.Helper()
 	if e.cache.Late() || !e.there.cutAt.IsZero() || e.clock.Now().Sub(e.there.backAt) < 10*time.Second {
@@ -139,7 +139,7 @@ func (e *environment) isRight() {
 			continue
 		}
 		if node := e.there.nodes[m.Name]; !byHand && node != nil && !e.ready(m.Name) && e.clock.Now().Before(e.expires(node)) {
-			continue // its timeout has not expired, and its conditions stay
+			continue // its timeout has not expired, so its conditions do not change
 		}
 		want := "True"
 		if byHand || !e.ready(m.Name) {
@@ -156,8 +156,8 @@ func (e *environment) isRight() {
 	e.asManyAsAllowed(check, bad, flying)
 }
 
-// expires is when the timeout of a node that is not ready is over: what it said before an outage counts from when its kubelet has surely
-// spoken since.
+// expires returns when the timeout of a node that is not Ready ends. For a status from before an outage the timeout counts from when its
+// kubelet must have reported again.
 func (e *environment) expires(node *corev1.Node) time.Time {
 	since := node.Status.Conditions[0].LastTransitionTime.Time
 	if since.Before(e.there.backAt) {
@@ -166,14 +166,14 @@ func (e *environment) expires(node *corev1.Node) time.Time {
 	return since.Add(timeout)
 }
 
-// afterOutages lets the time reconcile until what was said before an outage counts again, if there was one.
+// afterOutages lets the time pass until statuses from before an outage count again, if there was one.
 func (e *environment) afterOutages() {
 	if e.there.cutAt.IsZero() && e.there.backAt.After(noon) {
 		e.settle(health.Settling + timeout)
 	}
 }
 
-// flies reports whether a machine is remediated in the way that its check names.
+// flies reports whether a machine is being remediated in the way that its check specifies.
 func (e *environment) flies(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) bool {
 	if check.Spec.Remediation.TemplateRef.IsDefined() {
 		return e.requestOf(m.Name).GetUID() != ""
@@ -189,14 +189,14 @@ func (e *environment) asManyAsAllowed(check *clusterv1.MachineHealthCheck, bad, 
 		want = min(bad, 1)
 	}
 	if limit := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo; limit != nil && bad > limit.IntValue() {
-		want = 0 // what has started before goes on
+		want = 0 // a remediation that has begun goes on
 	}
 	if flying < want {
 		e.t.Errorf("%d machines are unhealthy, %d may be remediated, and %d are: %s", bad, want, flying, e.record.history())
 	}
 }
 
-// calmsDown makes everything healthy again, and checks that nothing is left of the trouble.
+// calmsDown makes everything healthy again, and checks that nothing is left.
 func (e *environment) calmsDown() {
 	e.t.Helper()
 	e.catchUp()
@@ -228,17 +228,17 @@ func (e *environment) calmsDown() {
 	}
 }
 
-// wait is long enough for everything that retries, and shorter than the timeouts of a check.
+// wait is long enough for all retries, and shorter than the timeouts of a check.
 const wait = 45 * time.Second
 
-// tale is what happens outside of the program. After each event it has time to come to rest.
+// tale is what happens outside of the program. The program settles after each event.
 type tale struct {
 	name   string
 	begin  func(*environment)
 	events []func(*environment)
 }
 
-// tales are played once undisturbed, and then with every write failing and with every crash.
+// tales are played once undisturbed, and then with every failing write and every crash.
 var tales = []tale{
 	{"three things at once: a machine recovers, another one fails, and a new check asks an owner",
 		func(e *environment) {
@@ -331,10 +331,10 @@ var tales = []tale{
 		func(e *environment) {
 			e.machines("m1", "m2")
 			e.check("a-older", byTemplate)
-			e.check("b-younger", byTemplate, upTo("0")) // what it begins does not depend on who is first
+			e.check("b-younger", byTemplate, upTo("0")) // it may begin nothing, so the order of the two does not matter
 		},
 		[]func(*environment){
-			func(e *environment) { e.fail("m1") }, undisturbed, // a check whose write has failed waits a minute for the other one
+			func(e *environment) { e.fail("m1") }, undisturbed, // a check whose write has failed waits a minute for the other check
 			func(e *environment) { e.deleteCheck("a-older") },
 			func(e *environment) { e.recover("m1") },
 		}},

@@ -21,15 +21,15 @@ import (
 	"github.com/kubemend/kubemend/test/faults"
 )
 
-// outcome is what is left in the end, and what was done for it.
+// outcome is the visible result of a tale.
 type outcome struct {
-	Made     []string // requests in the order in which they were made
-	Left     []string // requests that are still there
+	Made     []string // all requests in the order of their creation
+	Left     []string // requests that still exist
 	Leases   map[string]string
 	Statuses map[string]string
 }
 
-// run is a tale that was played.
+// run is one run of a tale.
 type run struct {
 	outcome
 	writes     []faults.Write
@@ -37,7 +37,7 @@ type run struct {
 	reconciles int
 }
 
-// tell tells a tale, in which befall may let something fail.
+// play plays a tale; befall may make something fail.
 func play(t *testing.T, of tale, befall func(*environment)) run {
 	t.Helper()
 	e := newEnvironment(t)
@@ -78,7 +78,7 @@ func (e *environment) result() run {
 	return r
 }
 
-// kindsMade are the kinds of requests.
+// kindsMade returns the kinds of requests.
 func kindsMade(made []string) []string {
 	var kinds []string
 	for _, m := range made {
@@ -89,10 +89,10 @@ func kindsMade(made []string) []string {
 
 func undisturbed(*environment) {}
 
-// count is what a campaign has tried of a tale.
+// count is how many writes and kills a campaign has tried for a tale.
 type count struct{ writes, kills int }
 
-// campaigns are the counts of all tales.
+// campaigns has the counts of all tales.
 var campaigns struct {
 	sync.Mutex
 	of map[string]count
@@ -108,8 +108,8 @@ func counted(tale string, add count) {
 	campaigns.of[tale] = count{was.writes + add.writes, was.kills + add.kills}
 }
 
-// everyWrite tries all writes and kills. Whatever write fails, and wherever the manager is killed, a remediation comes to the same end:
-// each step was asked for once, nothing is orphaned, and the lease is released.
+// everyWrite tries all failing writes and all kills. The end of a remediation is always the same: each step was requested once, nothing is
+// orphaned, and the lease is released.
 func everyWrite(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(tales)) {
 		t.Run(name, func(t *testing.T) {
@@ -150,14 +150,14 @@ func everyWrite(t *testing.T) {
 					same(t, play(t, of, func(e *environment) { e.killsAfter(nth) }))
 				})
 			}
-			// The number of reconciles depends on whether the cache of a kind is filled before or after a reconcile, which no two runs do
-			// alike.
+			// The number of reconciles is not counted: it depends on whether a cache is in sync before or after a reconcile, which differs
+			// between runs.
 			counted(name, count{writes: 2 * len(plain.writes), kills: len(plain.writes)})
 		})
 	}
 }
 
-// killsAfter kills the manager after a reconcile, and starts another one.
+// killsAfter kills the manager after the nth reconcile, and starts another.
 func (e *environment) killsAfter(nth int) {
 	check := e.program.AfterReconcile
 	e.program.AfterReconcile = func() error {
@@ -171,7 +171,7 @@ func (e *environment) killsAfter(nth int) {
 	}
 }
 
-// happenings are what can happen while w1 is remediated. One for which there is nothing to happen to does nothing.
+// happenings can happen while w1 is remediated. A happening whose object does not exist does nothing.
 var happenings = map[string]func(*environment){
 	"the remediator succeeds": func(e *environment) { e.allSay(nhcv1.SucceededCondition, metav1.ConditionTrue) },
 	"the remediator fails": func(e *environment) {
@@ -225,12 +225,12 @@ func (e *environment) pauses(does bool) {
 	})
 }
 
-// changesTemplate makes the check use another template in the place of its first one.
+// changesTemplate replaces the first template of the check.
 func (e *environment) changesTemplate() {
 	if e.getCheck("check") == nil {
 		return
 	}
-	e.safety.ladder, e.safety.exchanged = nil, true // what has started by the old one is no step of the new one
+	e.safety.ladder, e.safety.exchanged = nil, true // a request of the old template is no step of the new one
 	e.changes("check", func(c *nhcv1.NodeHealthCheck) {
 		if c.Spec.RemediationTemplate != nil {
 			c.Spec.RemediationTemplate.Kind, c.Spec.RemediationTemplate.Name = templateOf(hard.kind).Kind, hard.name
@@ -240,7 +240,7 @@ func (e *environment) changesTemplate() {
 	})
 }
 
-// orders are sets of events, all orders of which are tried.
+// orders are sets of happenings; each set is tried in every order.
 var orders = map[string]struct {
 	setUp  func(*environment)
 	events []string
@@ -284,11 +284,11 @@ func ofTwoMembers(e *environment) {
 	twoSteps(e)
 }
 
-// orderCounts is how many orders were tried of each set.
+// orderCounts is how many orders of each set were tried.
 var orderCounts = map[string]int{}
 
-// everyOrder tries all orders. In whatever order things happen, the rules of safety hold after each reconcile, and when all is healthy
-// again nothing is orphaned.
+// everyOrder tries all orders. In each of them the safety rules hold after each reconcile, and nothing is orphaned when everything is
+// healthy again.
 func everyOrder(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(orders)) {
 		of := orders[name]
@@ -326,7 +326,7 @@ func inOrder(t *testing.T, setUp func(*environment), happens []string) {
 	e.calms()
 }
 
-// calms makes all healthy, and expects that nothing is left.
+// calms makes everything healthy, and expects that nothing is left.
 func (e *environment) calms() {
 	e.Helper()
 	if e.late {
@@ -351,12 +351,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The figures are those of the campaigns that this test runs.
+// This test runs the campaigns and documents their figures.
 func TestFaultsOfNodeHealthChecks(t *testing.T) {
 	t.Run("whatever fails, the end is the same", everyWrite)
 	t.Run("in every order, the rules hold", everyOrder)
 	if t.Failed() || !faults.Whole() || strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
-		return // there are no figures of what was not tried
+		return // a partial run has no figures
 	}
 	var all count
 	for _, c := range campaigns.of {

@@ -31,12 +31,12 @@ import (
 const (
 	namespace = "remediators"
 	elsewhere = "leases"
-	// timeout is that of each step of an escalation.
+	// timeout is the timeout of each escalation step.
 	timeout = 4 * time.Minute
 	keep    = "test.kubemend.io/keep"
 )
 
-// The kinds of remediations. Those of the infrastructure provider are named after the Machine of their node.
+// The kinds of requests. Requests of the infrastructure provider have the name of the node's Machine.
 var (
 	reboot  = schema.GroupVersionKind{Group: "test.kubemend.io", Version: "v1", Kind: "Reboot"}
 	replace = schema.GroupVersionKind{Group: "test.kubemend.io", Version: "v1", Kind: "Replace"}
@@ -50,14 +50,14 @@ func templateOf(kind schema.GroupVersionKind) schema.GroupVersionKind {
 	return kind.GroupVersion().WithKind(kind.Kind + "Template")
 }
 
-// environment is a cluster with the controller. The test plays all other actors.
+// environment is a cluster with the controller. The test plays all others.
 type environment struct {
 	*testing.T
 	server  *inmemory.Server
 	program *inmemory.Program
 	safety  *safety
-	late    bool // the cache of the controller is
-	// policies are those that a manager finds when it starts: at most one node is remediated at a time.
+	late    bool // whether the controller's cache is stale
+	// policies are the policies that a manager finds at its start: at most one node is remediated at a time.
 	policies []*policy.Policy
 }
 
@@ -77,7 +77,7 @@ func newEnvironment(t *testing.T) *environment {
 		Policies: func() []*policy.Policy { return e.policies },
 	})
 	e.program.Restarts = true
-	e.safety = &safety{environment: e, seen: map[string]bool{}, told: map[string]string{}, steps: map[string]int{}}
+	e.safety = &safety{environment: e, seen: map[string]bool{}, stopped: map[string]string{}, steps: map[string]int{}}
 	e.program.AfterReconcile = e.safety.check
 	for _, name := range []string{namespace, elsewhere} {
 		e.makes(builders.Namespace(name))
@@ -97,7 +97,7 @@ func (e *environment) makes(objects ...client.Object) {
 	}
 }
 
-// node makes a node that has been Ready for an hour.
+// node creates a node that has been Ready for an hour.
 func (e *environment) node(name string, labels map[string]string) *corev1.Node {
 	e.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": "workers"}}}
@@ -111,7 +111,7 @@ func (e *environment) node(name string, labels map[string]string) *corev1.Node {
 	return n
 }
 
-// turns gives a node a Ready condition of that status, since some time ago.
+// turns sets the Ready condition of a node, with a transition some time ago.
 func (e *environment) turns(name string, status corev1.ConditionStatus, ago time.Duration) {
 	e.Helper()
 	n := e.getNode(name)
@@ -122,20 +122,20 @@ func (e *environment) turns(name string, status corev1.ConditionStatus, ago time
 		Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(e.server.Clock.Now().Truncate(time.Second)),
 	}}
 	e.must(e.server.Status().Update(context.Background(), n))
-	e.must(e.program.Step(ago)) // a stamp from before the controller saw the node Ready would be no evidence
+	e.must(e.program.Step(ago)) // the controller would not believe a transition from before it saw the node Ready
 }
 
 func (e *environment) fails(name string)    { e.turns(name, corev1.ConditionUnknown, 10*time.Minute) }
 func (e *environment) recovers(name string) { e.turns(name, corev1.ConditionTrue, 0) }
 
-// get reads obj, and reports whether it is there.
+// get reads obj, and reports whether it exists.
 func (e *environment) get(obj client.Object) bool {
 	err := e.server.Get(context.Background(), client.ObjectKeyFromObject(obj), obj)
 	e.must(client.IgnoreNotFound(err))
 	return err == nil
 }
 
-// getNode returns a node; nil if there is none.
+// getNode returns a node, or nil if it does not exist.
 func (e *environment) getNode(name string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if !e.get(n) {
@@ -148,7 +148,7 @@ func (e *environment) loses(name string) {
 	e.deletes(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
-// template makes a template. Its remediator copes with one request for a node, or with several.
+// template creates a template, whose remediator supports one request for a node, or several.
 func (e *environment) template(kind schema.GroupVersionKind, name string, several bool) corev1.ObjectReference {
 	e.Helper()
 	t := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"size": int64(42)}}}}}
@@ -164,12 +164,12 @@ func (e *environment) template(kind schema.GroupVersionKind, name string, severa
 	return corev1.ObjectReference{APIVersion: t.GetAPIVersion(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: name}
 }
 
-// refOf names a template that is there.
+// refOf returns a reference to an existing template.
 func refOf(s step) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: s.kind.GroupVersion().String(), Kind: templateOf(s.kind).Kind, Namespace: namespace, Name: s.name}
 }
 
-// nodeCheck makes a check of the workers.
+// nodeCheck creates a check of the workers.
 func (e *environment) nodeCheck(name string, edits ...func(*nhcv1.NodeHealthCheck)) {
 	e.Helper()
 	c := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -180,7 +180,7 @@ func (e *environment) nodeCheck(name string, edits ...func(*nhcv1.NodeHealthChec
 	e.makes(c)
 }
 
-// one makes a check use one template, and escalating several one after the other.
+// one makes a check use one template, escalating makes it use several as escalation steps.
 func one(ref corev1.ObjectReference) func(*nhcv1.NodeHealthCheck) {
 	return func(c *nhcv1.NodeHealthCheck) { c.Spec.RemediationTemplate, c.Spec.EscalatingRemediations = &ref, nil }
 }
@@ -195,7 +195,7 @@ func escalating(refs ...corev1.ObjectReference) func(*nhcv1.NodeHealthCheck) {
 	}
 }
 
-// getCheck returns a check; nil if there is none.
+// getCheck returns a check, or nil if it does not exist.
 func (e *environment) getCheck(name string) *nhcv1.NodeHealthCheck {
 	c := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if !e.get(c) {
@@ -211,7 +211,7 @@ func (e *environment) changes(check string, change func(*nhcv1.NodeHealthCheck))
 	e.must(e.server.Update(context.Background(), c))
 }
 
-// requests are those that there are, oldest first.
+// requests returns all requests, oldest first.
 func (e *environment) requests() []*unstructured.Unstructured {
 	var all []*unstructured.Unstructured
 	for _, kind := range remediations {
@@ -228,17 +228,17 @@ func (e *environment) requests() []*unstructured.Unstructured {
 	return all
 }
 
-// named is a request as tables have it: "Reboot/soft".
+// named returns a request in the form of the tables: "Reboot/soft".
 func named(req *unstructured.Unstructured) string {
 	return req.GetKind() + "/" + req.GetAnnotations()[nhcv1.TemplateNameAnnotation]
 }
 
-// about is the node that a request is for.
+// about returns the node of a request.
 func about(req *unstructured.Unstructured) string {
 	return req.GetAnnotations()[nhcv1.NodeNameAnnotation]
 }
 
-// leases are the holders of the leases on nodes, by node.
+// leases returns the holders of the leases on nodes, by node.
 func (e *environment) leases() map[string]string {
 	list := &coordinationv1.LeaseList{}
 	e.must(e.server.List(context.Background(), list, client.InNamespace(elsewhere)))
@@ -249,7 +249,7 @@ func (e *environment) leases() map[string]string {
 	return held
 }
 
-// takes makes another holder take the lease on a node for a time.
+// takes makes another holder take the lease on a node for some time.
 func (e *environment) takes(node, holder string, length time.Duration) {
 	e.Helper()
 	now := metav1.NewMicroTime(e.server.Clock.Now())
@@ -261,7 +261,7 @@ func (e *environment) takes(node, holder string, length time.Duration) {
 	})
 }
 
-// says lets the remediator of a request set a condition.
+// says makes the remediator of a request set a condition.
 func (e *environment) says(req *unstructured.Unstructured, kind string, status metav1.ConditionStatus) {
 	e.Helper()
 	u := e.again(req)
@@ -278,7 +278,7 @@ func (e *environment) says(req *unstructured.Unstructured, kind string, status m
 	e.must(e.server.Status().Update(context.Background(), u))
 }
 
-// again reads a request once more; nil if it is gone.
+// again reads a request again; nil if it no longer exists.
 func (e *environment) again(req *unstructured.Unstructured) *unstructured.Unstructured {
 	u := req.DeepCopy()
 	if !e.get(u) || u.GetUID() != req.GetUID() {
@@ -287,7 +287,7 @@ func (e *environment) again(req *unstructured.Unstructured) *unstructured.Unstru
 	return u
 }
 
-// holds lets a remediator hold on to its request by a finalizer, or end that.
+// holds makes a remediator add a finalizer to its request, or remove it.
 func (e *environment) holds(req *unstructured.Unstructured, does bool) {
 	e.Helper()
 	u := e.again(req)
@@ -306,10 +306,10 @@ func (e *environment) deletes(obj client.Object) {
 	e.must(client.IgnoreNotFound(e.server.Delete(context.Background(), obj)))
 }
 
-// awaits lets time pass until something is so.
+// awaits lets time pass until is returns true.
 func (e *environment) awaits(what string, is func() bool) {
 	e.Helper()
-	const most = controlplane.ReplacementPatience + 10*time.Minute // a node that a remediation took away is missed until another replaces it, or so long
+	const most = controlplane.ReplacementPatience + 10*time.Minute // how long a deleted node counts unless replaced
 	for until := e.server.Clock.Now().Add(most); ; {
 		e.must(e.program.Settle())
 		if is() {
@@ -322,13 +322,12 @@ func (e *environment) awaits(what string, is func() bool) {
 	}
 }
 
-// elapse lets time pass.
 func (e *environment) elapse(d time.Duration) {
 	e.Helper()
 	e.must(e.program.Walk(d))
 }
 
-// state is all that may help to see why a campaign has failed.
+// state returns everything that may explain a failure.
 func (e *environment) state() string {
 	var b strings.Builder
 	done, struck := e.program.Writes.Done()

@@ -11,7 +11,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
-// first awaits the request for w1 after it has failed, to which its remediator holds on.
+// first lets w1 fail and waits for its request, to which the remediator adds a finalizer.
 func (e *environment) first() *unstructured.Unstructured {
 	e.Helper()
 	e.fails("w1")
@@ -21,7 +21,7 @@ func (e *environment) first() *unstructured.Unstructured {
 	return req
 }
 
-// stays: the second step cannot be asked for, since its request would have the name of the first one.
+// stays: the second step cannot begin, because its request would have the name of the first one.
 func stays(e *environment) {
 	req := e.first()
 	e.inTime(req, 0)
@@ -30,7 +30,7 @@ func stays(e *environment) {
 	e.ends()
 }
 
-// failing: the first remediator says that it has failed, and the second step begins at once.
+// failing: the first remediator reports a failure, and the second step begins at once.
 func failing(e *environment) {
 	req := e.first()
 	e.says(req, nhcv1.ProcessingCondition, metav1.ConditionTrue)
@@ -44,7 +44,7 @@ func failing(e *environment) {
 	e.ends()
 }
 
-// deleting: what was asked for is asked for again, a minute later.
+// deleting: a deleted request is created again a minute later.
 func deleting(e *environment) {
 	req := e.first()
 	e.elapse(10 * time.Second)
@@ -60,14 +60,14 @@ func deleting(e *environment) {
 	e.ends()
 }
 
-// inTurn: two nodes fail, and the second one is remediated when the first one is not any more.
+// inTurn: two nodes fail, and the second one is remediated when the remediation of the first one has ended.
 func inTurn(first, second string) func(*environment) {
 	return func(e *environment) {
 		e.fails(first)
 		e.awaits("the request", func() bool { return len(e.requests()) == 1 })
 		req := e.requests()[0]
 		e.holds(req, true)
-		e.fails(second) // which takes longer than a step
+		e.fails(second) // this takes longer than a step
 		e.elapse(2 * time.Minute)
 		e.recovers(first)
 		e.awaits("its end", func() bool { return e.again(req).GetDeletionTimestamp() != nil })
@@ -86,7 +86,7 @@ func losing(e *environment) {
 	e.ends()
 }
 
-// replacing: its remediator deletes the node, as it has announced, and goes on until it has succeeded.
+// replacing: the remediator deletes the node, as it has announced, and continues until it has succeeded.
 func replacing(e *environment) {
 	req := e.first()
 	e.says(req, nhcv1.NodeDeletionExpectedCondition, metav1.ConditionTrue)
@@ -99,7 +99,7 @@ func replacing(e *environment) {
 	e.ends()
 }
 
-// unchecking: a user deletes the check at its second step, and all of its remediation ends.
+// unchecking: a user deletes the check during its second step, and the whole remediation ends.
 func unchecking(e *environment) {
 	req := e.first()
 	e.inTime(req, 0)
@@ -109,7 +109,7 @@ func unchecking(e *environment) {
 	e.ends()
 }
 
-// rechecking: another check of the same name does not take over what has started, but ends it and begins anew.
+// rechecking: a new check of the same name does not continue the remediation, but ends it and begins another.
 func rechecking(e *environment) {
 	req := e.first()
 	e.deleteCheck("check")
@@ -121,7 +121,7 @@ func rechecking(e *environment) {
 	e.ends()
 }
 
-// storming: two of three nodes fail at once. Nothing begins before the cooldown after the storm is over.
+// storming: two of three nodes fail at once. No remediation begins before the cooldown after the storm has passed.
 func storming(e *environment) {
 	for _, name := range []string{"w1", "w2"} {
 		e.turns(name, "Unknown", 4*time.Minute)
@@ -137,7 +137,7 @@ func storming(e *environment) {
 	e.ends()
 }
 
-// flapping: the node fails again during the healthy delay, which begins anew then.
+// flapping: the node fails again during the healthy delay, which then begins again.
 func flapping(e *environment) {
 	req := e.first()
 	e.recovers("w1")
@@ -152,7 +152,7 @@ func flapping(e *environment) {
 	e.ends()
 }
 
-// confirming: only a person can end the remediation, and the annotation by which they do is removed.
+// confirming: only a user can end the remediation, and the check removes the user's annotation.
 func confirming(e *environment) {
 	req := e.first()
 	e.recovers("w1")
@@ -173,13 +173,13 @@ func confirming(e *environment) {
 func lasting(e *environment) {
 	req := e.first()
 	e.elapse(time.Second)
-	e.must(e.program.Step(48 * time.Hour)) // at once, or the lease would be renewed hundreds of times
+	e.must(e.program.Step(48 * time.Hour)) // in one step, because Walk would renew the lease hundreds of times
 	e.awaits("the mark", func() bool { return e.again(req).GetAnnotations()[nhcv1.OldRequestAnnotation] != "" })
 	e.recovers("w1")
 	e.ends()
 }
 
-// exchanging: the check names another template. What the first one made ends with the remediation.
+// exchanging: the check names another template. The request of the first one ends with the remediation.
 func exchanging(e *environment) {
 	req := e.first()
 	e.elapse(time.Second)

@@ -23,17 +23,17 @@ import (
 
 // tale is a remediation from the failure of a node to its end.
 type tale struct {
-	// setUp makes what there is at first, besides the nodes w1 to w3.
+	// setUp creates everything except the nodes w1 to w3.
 	setUp func(*environment)
-	// happens is what happens then; nil for what escalates does. All has come to an end when it returns.
+	// happens is the story, after which everything has ended; nil means escalates.
 	happens func(*environment)
-	// made are the requests that are made, in their order.
+	// made are the expected requests, in the order of their creation.
 	made []string
-	// either says that another request may be made in the place of one.
+	// either allows that another request is created in place of one.
 	either bool
 }
 
-// step is a step of an escalation.
+// step is an escalation step.
 type step struct {
 	kind    schema.GroupVersionKind
 	name    string
@@ -52,7 +52,7 @@ var (
 
 func (s step) String() string { return s.kind.Kind + "/" + s.name }
 
-// classic sets up a check with one template, ladder one with several.
+// classic sets up a check with one template, ladder a check with several.
 func classic(s step, edits ...func(*nhcv1.NodeHealthCheck)) func(*environment) {
 	return func(e *environment) {
 		e.nodeCheck("check", append(edits, one(e.template(s.kind, s.name, s.several)))...)
@@ -72,7 +72,7 @@ func ladder(steps ...step) func(*environment) {
 	}
 }
 
-// escalates lets w1 fail, the remediator of each step do nothing but the last one, and w1 recover.
+// escalates lets w1 fail and recover. All remediators but that of the last step do nothing.
 func escalates(steps int) func(*environment) {
 	return func(e *environment) {
 		e.fails("w1")
@@ -92,7 +92,7 @@ func escalates(steps int) func(*environment) {
 	}
 }
 
-// inTime lets the time of a step pass. It is not over before that.
+// inTime lets the timeout of a step pass, and checks that the step does not end before.
 func (e *environment) inTime(req *unstructured.Unstructured, i int) {
 	e.Helper()
 	left := req.GetCreationTimestamp().Add(timeout).Sub(e.server.Clock.Now())
@@ -104,7 +104,7 @@ func (e *environment) inTime(req *unstructured.Unstructured, i int) {
 	e.awaits("that the step is given up", func() bool { return e.again(req).GetAnnotations()[nhcv1.TimedOutAnnotation] != "" })
 }
 
-// ends makes remediators remove their finalizers from what is deleted, until nothing is left.
+// ends makes remediators remove their finalizers from deleted requests until no request is left.
 func (e *environment) ends() {
 	e.Helper()
 	e.awaits("that all requests are deleted", func() bool {
@@ -124,7 +124,7 @@ func (e *environment) ends() {
 	e.awaits("that nothing is left", func() bool { return len(e.requests()) == 0 && len(e.leases()) == 0 && e.atRest() })
 }
 
-// atRest reports whether no check speaks of a node.
+// atRest reports whether no check lists a node as unhealthy.
 func (e *environment) atRest() bool {
 	checks := &nhcv1.NodeHealthCheckList{}
 	e.must(e.server.List(context.Background(), checks))
@@ -136,7 +136,7 @@ func (e *environment) atRest() bool {
 	return true
 }
 
-// machines makes the Machine of w1.
+// machines creates the Machine of w1.
 func (e *environment) machines() {
 	c := builders.Cluster(namespace, "c")
 	m := builders.ControlPlaneMachine(c, "m1", func(m *clusterv1.Machine) { delete(m.Labels, clusterv1.MachineControlPlaneLabel) })
@@ -239,23 +239,23 @@ func (e *environment) deleteCheck(name string) {
 	e.deletes(&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
-// safety are the rules that hold after each reconcile, whatever happens.
+// safety checks the rules that must hold after each reconcile.
 type safety struct {
 	*environment
-	seen map[string]bool   // the UIDs of requests
-	told map[string]string // UIDs, to when their remediators were told to stop
-	// steps is the step after the last one that was begun for a node, of those that ladder names.
+	seen    map[string]bool   // UIDs of requests
+	stopped map[string]string // when the remediator of a request was asked to stop, by UID
+	// steps is, for each node, the number of the next step of ladder.
 	steps  map[string]int
 	ladder []string
-	// exchanged says that the template was exchanged during a remediation: then the request of the old one goes on, and one of the new one
-	// is made.
+	// exchanged means that the template was replaced during a remediation: the request of the old one continues, and one of the new one is
+	// created.
 	exchanged bool
 }
 
-// check fails the test if something is true that must never be.
+// check returns an error if a safety rule does not hold.
 func (s *safety) check() error {
 	live := map[string][]string{}
-	alone := map[string]bool{} // nodes of which one is remediated at a time
+	alone := map[string]bool{} // nodes of which only one may be remediated at a time
 	held := s.leases()
 	for _, req := range s.requests() {
 		node := about(req)
@@ -269,10 +269,10 @@ func (s *safety) check() error {
 			}
 		}
 		at := req.GetAnnotations()[nhcv1.TimedOutAnnotation]
-		if was := s.told[string(req.GetUID())]; was != "" && at != was {
+		if was := s.stopped[string(req.GetUID())]; was != "" && at != was {
 			return fmt.Errorf("%s was timed out at %s, and again at %q\n%s", named(req), was, at, s.state())
 		}
-		s.told[string(req.GetUID())] = at
+		s.stopped[string(req.GetUID())] = at
 		if _, member := req.GetLabels()[nhcv1.ControlPlaneLabel]; member || s.policies != nil {
 			alone[node] = true
 		}
@@ -295,8 +295,8 @@ func (s *safety) check() error {
 	return nil
 }
 
-// recorded checks that a request carries a record of its node. Nothing closes those of the remediations before it here. What has no
-// namespace has none.
+// recorded checks that a request names a record of its node. Nothing closes earlier records here. A request without a namespace has no
+// record.
 func (s *safety) recorded(req *unstructured.Unstructured) error {
 	list := &mendv1.RemediationRecordList{}
 	if err := s.server.List(s.Context(), list); err != nil {
@@ -324,10 +324,10 @@ func over(req *unstructured.Unstructured) bool {
 		})
 }
 
-// begun checks a request when it exists for the first time.
+// begun checks a request when it is seen for the first time.
 func (s *safety) begun(req *unstructured.Unstructured) error {
 	node := s.getNode(about(req))
-	if s.late { // the controller could not know better
+	if s.late { // the controller could not know that
 		s.began(req)
 		return nil
 	}

@@ -1,5 +1,5 @@
-// Package nodes tries every write, every crash and every order of events of the NodeHealthCheck controller, in memory. What it needs for
-// that is here for package test/inmemory/nodes, too.
+// Package nodes tries every write, every crash and every order of events of the NodeHealthCheck controller in memory. Package
+// test/inmemory/nodes uses this file too.
 package nodes
 
 import (
@@ -40,17 +40,17 @@ import (
 	"github.com/kubemend/kubemend/test/inmemory"
 )
 
-// Options are what a test may want of the controller.
+// Options are a test's options for the controller.
 type Options struct {
 	// Leases is the namespace of the leases on nodes.
 	Leases   string
 	Recorder events.EventRecorder
 	Logger   logr.Logger
-	// Policies are those that a manager finds when it starts.
+	// Policies returns the policies that a manager finds at its start.
 	Policies func() []*policy.Policy
 }
 
-// Server returns an API server in memory that serves what the controller reads, and these kinds.
+// Server returns an API server in memory that serves these kinds and everything that the controller reads.
 func Server(clock *clocktesting.FakePassiveClock, kinds ...inmemory.Kind) (*inmemory.Server, error) {
 	scheme, err := schemeWith(kinds)
 	if err != nil {
@@ -74,13 +74,13 @@ func Server(clock *clocktesting.FakePassiveClock, kinds ...inmemory.Kind) (*inme
 	return s, nil
 }
 
-// schemes are those of the kinds that tests have asked for. To fill one takes as long as a short remediation.
+// schemes caches the schemes, because filling one takes as long as a short remediation.
 var schemes struct {
 	sync.Mutex
 	of map[string]*runtime.Scheme
 }
 
-// schemeWith is the scheme of the server. The kinds are unstructured.
+// schemeWith returns the scheme of the server, with these kinds as unstructured objects.
 func schemeWith(kinds []inmemory.Kind) (*runtime.Scheme, error) {
 	schemes.Lock()
 	defer schemes.Unlock()
@@ -105,7 +105,7 @@ func schemeWith(kinds []inmemory.Kind) (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// Program returns the manager with the controller, as setup/nodehealthcheck.go sets it up.
+// Program returns a manager with the controller, in the setup of setup/nodehealthcheck.go.
 func Program(s *inmemory.Server, o Options) *inmemory.Program {
 	p := &inmemory.Program{Server: s, Logger: o.Logger, Transform: slim}
 	p.SetUp = func(i *inmemory.Instance, options controller.Options) error {
@@ -134,7 +134,7 @@ func Program(s *inmemory.Server, o Options) *inmemory.Program {
 	return p
 }
 
-// slim is what the caches of the controller keep of an object.
+// slim reduces an object to what the controller's caches keep.
 func slim(obj client.Object) error {
 	switch obj := obj.(type) {
 	case *corev1.Node:
@@ -153,18 +153,18 @@ func slim(obj client.Object) error {
 	return nil
 }
 
-// apis are what the server serves.
+// apis is the discovery client of the server.
 type apis struct {
 	discovery.ServerResourcesInterface
 	server *inmemory.Server
 }
 
-// ServerPreferredResources are all kinds.
+// ServerPreferredResources returns all served kinds.
 func (a apis) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
 	return a.server.APIs(), nil
 }
 
-// schemaOfChecks is the schema of NodeHealthChecks, whose defaults tests rely on.
+// schemaOfChecks returns the schema of NodeHealthChecks, for its defaults.
 var schemaOfChecks = sync.OnceValues(func() (*structural.Structural, error) {
 	content, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "crd", "bases", "remediation.medik8s.io_nodehealthchecks.yaml"))
 	if err != nil {
@@ -182,7 +182,7 @@ var schemaOfChecks = sync.OnceValues(func() (*structural.Structural, error) {
 	return structural.NewStructural(&internal)
 })
 
-// defaults gives a NodeHealthCheck the defaults of its schema.
+// defaults sets the defaults of the schema in a NodeHealthCheck.
 func defaults(obj client.Object) error {
 	if kind := obj.GetObjectKind().GroupVersionKind(); kind.Kind != "NodeHealthCheck" {
 		if _, is := obj.(*nhcv1.NodeHealthCheck); !is {

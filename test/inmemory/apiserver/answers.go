@@ -16,7 +16,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
-// do carries a call out.
+// do carries out a call.
 func (s *Server) do(r *http.Request, gvr schema.GroupVersionResource, call Call, body []byte) *http.Response {
 	if gvr.Resource == "" {
 		return s.discover(r)
@@ -91,7 +91,7 @@ func (s *Server) list(r *http.Request, kind Kind, call Call) map[string]any {
 	return list
 }
 
-// versioned is an object in the version that is asked for. Versions of a kind have the same fields here.
+// versioned returns an object in the requested version. All versions of a kind have the same fields here.
 func versioned(obj *unstructured.Unstructured, kind Kind) *unstructured.Unstructured {
 	shown := obj.DeepCopy()
 	shown.SetGroupVersionKind(kind.GroupVersionKind)
@@ -102,7 +102,7 @@ func metadataOnly(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
 }
 
-// asAsked is an object, or its metadata alone if no more was asked for.
+// asAsked returns an object, or only its metadata if the client asked for that.
 func asAsked(r *http.Request, obj *unstructured.Unstructured) *unstructured.Unstructured {
 	if !metadataOnly(r) || obj == nil {
 		return obj
@@ -112,7 +112,7 @@ func asAsked(r *http.Request, obj *unstructured.Unstructured) *unstructured.Unst
 	}}
 }
 
-// discover answers what is served, in the form without aggregation.
+// discover answers discovery requests, without aggregation.
 func (s *Server) discover(r *http.Request) *http.Response {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +142,7 @@ func (s *Server) discover(r *http.Request) *http.Response {
 	case parts[0] == "version":
 		return answer(http.StatusOK, map[string]string{"major": "1", "minor": "36", "gitVersion": "v1.36.0"})
 	}
-	return answer(http.StatusOK, map[string]any{"paths": []string{}}) // such as the probe of /
+	return answer(http.StatusOK, map[string]any{"paths": []string{}}) // for example a probe of /
 }
 
 func (s *Server) groups() metav1.APIGroupList {
@@ -157,7 +157,7 @@ func (s *Server) groups() metav1.APIGroupList {
 		}
 		group, version := &list.Groups[i], metav1.GroupVersionForDiscovery{GroupVersion: gvr.GroupVersion().String(), Version: gvr.Version}
 		if !slices.Contains(group.Versions, version) {
-			group.Versions, group.PreferredVersion = append(group.Versions, version), version // the newest is the last
+			group.Versions, group.PreferredVersion = append(group.Versions, version), version // the newest version is the last
 		}
 	}
 	return list
@@ -193,7 +193,7 @@ func (s *Server) served() []schema.GroupVersionResource {
 	return all
 }
 
-// allowed answers every question about rights with yes.
+// allowed answers every access review with yes.
 func allowed(body []byte) *http.Response {
 	obj, err := decode(body)
 	if err != nil {
@@ -204,7 +204,7 @@ func allowed(body []byte) *http.Response {
 	return answer(http.StatusCreated, obj.Object)
 }
 
-// decode reads an object in JSON or in protobuf, in which clients send kinds of Kubernetes itself.
+// decode decodes an object from JSON, or from protobuf, in which clients send Kubernetes' own kinds.
 func decode(body []byte) (*unstructured.Unstructured, error) {
 	obj := &unstructured.Unstructured{}
 	if json.Unmarshal(body, &obj.Object) == nil {
@@ -228,7 +228,7 @@ func decode(body []byte) (*unstructured.Unstructured, error) {
 func answer(code int, content any) *http.Response {
 	body, err := json.Marshal(content)
 	if err != nil {
-		panic(err) // all of it is JSON
+		panic(err) // all contents can be encoded
 	}
 	return &http.Response{
 		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

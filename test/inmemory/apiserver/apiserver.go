@@ -1,10 +1,9 @@
-// Package apiserver is a Kubernetes API server in memory. Clients reach it over HTTP, and no byte leaves the process: http.DefaultTransport
-// hands it the requests to its address. So real clients, caches and controllers run on it, in a bubble of testing/synctest too, where the
-// clock is virtual.
+// Package apiserver is a Kubernetes API server in memory. Clients use HTTP, but http.DefaultTransport passes the requests to it within the
+// process. So real clients, caches and controllers run on it, also in a bubble of testing/synctest with its virtual clock.
 //
-// It does what kubemend relies on, as the API server does it (Kubernetes documentation, "API concepts"; the generic registry's store.go):
-// resource versions, preconditions, generations, finalizers, status as a resource of its own, selectors, watches that end. What schemas,
-// CEL, webhooks and RBAC decide is not here: that is tested on a real one.
+// It implements what kubemend relies on, in the way of the real API server (Kubernetes documentation, "API concepts"; the generic
+// registry's store.go): resource versions, preconditions, generations, finalizers, the status subresource, selectors, and watches that end.
+// Schemas, CEL, webhooks and RBAC are tested on a real API server.
 package apiserver
 
 import (
@@ -29,11 +28,11 @@ import (
 // Kind is a kind that a Server serves.
 type Kind struct {
 	schema.GroupVersionKind
-	// ClusterScoped objects have no namespace.
+	// ClusterScoped means that objects of the kind have no namespace.
 	ClusterScoped bool
-	// NoStatus says that the status is written with the rest of the object.
+	// NoStatus means that the kind has no status subresource.
 	NoStatus bool
-	// Default fills in what the schema has defaults for; nil for none.
+	// Default sets the defaults of the schema; nil for none.
 	Default func(*unstructured.Unstructured)
 }
 
@@ -42,20 +41,20 @@ func (k Kind) resource() schema.GroupVersionResource {
 	return resource
 }
 
-// Call is a request that a Server has got.
+// Call is a request that a Server has received.
 type Call struct {
 	// Verb is get, list, watch, create, update, patch or delete.
 	Verb, Resource, Subresource, Namespace, Name string
-	// Manager is the field manager of a write, or the program.
+	// Manager is the field manager of a write, or else the name of the program.
 	Manager string
-	// Failed says that it was answered with an error, such as a conflict.
+	// Failed is true if the answer was an error, such as a conflict.
 	Failed bool
 }
 
-// Tester is who changes objects for a test: its calls are answered although others are refused or left without an answer.
+// Tester is the user agent of tests: its calls are not affected by Refuse, Silence and Answer.
 const Tester = "tester"
 
-// Writes reports whether the call is one that changes objects.
+// Writes reports whether the call changes objects.
 func (c Call) Writes() bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete"}, c.Verb)
 }
@@ -66,14 +65,14 @@ type Server struct {
 
 	mu       sync.Mutex
 	kinds    map[schema.GroupVersionResource]Kind
-	objects  map[schema.GroupResource]map[string]*unstructured.Unstructured // by namespace/name; never changed
+	objects  map[schema.GroupResource]map[string]*unstructured.Unstructured // by namespace/name; objects are never modified
 	version  int
 	born     int
 	history  []event
 	watchers map[*watcher]bool
 	calls    []Call
-	lag      bool          // watches hear of nothing new
-	silence  chan struct{} // closed when it ends that nothing is answered; nil while there is none
+	lag      bool          // watches send nothing new
+	silence  chan struct{} // closed when Silence ends; nil without Silence
 	refused  func(Call) bool
 	hostile  func(*http.Request) *http.Response
 }
@@ -83,7 +82,7 @@ var (
 	servers   = map[string]*Server{}
 )
 
-// Install makes http.DefaultTransport hand requests by http to the Servers of this process. It returns what undoes that.
+// Install makes http.DefaultTransport pass HTTP requests to the Servers of this process, until undo is called.
 func Install() (undo func()) {
 	was := http.DefaultTransport
 	transport := &http.Transport{}
@@ -92,7 +91,7 @@ func Install() (undo func()) {
 	return func() { http.DefaultTransport = was }
 }
 
-// New starts a server at http://host, which serves these kinds.
+// New starts a server of these kinds at http://host.
 func New(host string, kinds ...Kind) *Server {
 	s := &Server{
 		host: host, kinds: map[schema.GroupVersionResource]Kind{},
@@ -104,21 +103,21 @@ func New(host string, kinds ...Kind) *Server {
 	return s
 }
 
-// Open makes the server answer at its address, in place of any other one.
+// Open makes the server answer at its address, in place of another server.
 func (s *Server) Open() {
 	serversMu.Lock()
 	defer serversMu.Unlock()
 	servers[s.host] = s
 }
 
-// Close ends the server: nobody answers at its address any more.
+// Close ends the server: connections to its address are refused.
 func (s *Server) Close() {
 	serversMu.Lock()
 	defer serversMu.Unlock()
 	delete(servers, s.host)
 }
 
-// Serve makes the server serve more kinds.
+// Serve makes the server serve further kinds.
 func (s *Server) Serve(kinds ...Kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,19 +126,19 @@ func (s *Server) Serve(kinds ...Kind) {
 	}
 }
 
-// Config is how clients reach the server.
+// Config returns the client configuration for the server.
 func (s *Server) Config() *rest.Config {
 	return &rest.Config{Host: "http://" + s.host, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 }
 
-// Calls are all calls so far that are wanted.
+// Calls returns the calls so far for which wanted returns true.
 func (s *Server) Calls(wanted func(Call) bool) []Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.calls), func(call Call) bool { return !wanted(call) })
 }
 
-// Lag makes watches hear of nothing that happens from now on, until it is called with false: caches show what there was.
+// Lag keeps watches from sending new events, so that caches become stale; false ends that.
 func (s *Server) Lag(lag bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +148,7 @@ func (s *Server) Lag(lag bool) {
 	}
 }
 
-// Still makes the watches of all servers hear of nothing until it is called with false.
+// Still calls Lag for all servers.
 func Still(still bool) {
 	serversMu.RLock()
 	defer serversMu.RUnlock()
@@ -158,8 +157,8 @@ func Still(still bool) {
 	}
 }
 
-// Silence leaves all requests but the tester's without an answer and ends all watches, until it is called with false. Then the connections
-// break on which there was none.
+// Silence leaves all requests except the tester's without an answer, and ends all watches. With false it breaks the connections of the
+// waiting requests, and answers again.
 func (s *Server) Silence(silent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,25 +173,25 @@ func (s *Server) Silence(silent bool) {
 	}
 }
 
-// Refuse makes the server refuse the calls that are chosen, instead of those chosen before; nil chooses none.
+// Refuse makes the server refuse the calls for which chosen returns true, except the tester's; nil refuses none.
 func (s *Server) Refuse(chosen func(Call) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refused = chosen
 }
 
-// Answer makes the server answer requests by answer, unless that is nil: a hostile server answers as it likes, or blocks until the request
-// is given up.
+// Answer makes the server use the answers of answer, unless it returns nil. So a hostile server can answer anything, or block until the
+// request ends.
 func (s *Server) Answer(answer func(*http.Request) *http.Response) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hostile = answer
 }
 
-// roundTripper hands requests to the Servers.
+// roundTripper passes requests to the Servers.
 type roundTripper struct{}
 
-// RoundTrip is what http.DefaultTransport does with a request by http.
+// RoundTrip implements http.RoundTripper.
 func (roundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	serversMu.RLock()
 	s := servers[r.URL.Host]
@@ -255,10 +254,10 @@ func (s *Server) serve(r *http.Request, body []byte) (*http.Response, error) {
 	return answer, nil
 }
 
-// requests reads what is asked for as an API server does.
+// requests parses requests like a real API server.
 var requests = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
-// callOf is the call that a request makes, and its resource, which is empty if the request is for no objects.
+// callOf returns the call of a request and its resource, which is empty if the request is not for objects.
 func callOf(r *http.Request) (Call, schema.GroupVersionResource, error) {
 	info, err := requests.NewRequestInfo(r)
 	if err != nil {
@@ -272,7 +271,7 @@ func callOf(r *http.Request) (Call, schema.GroupVersionResource, error) {
 		call.Manager, _, _ = strings.Cut(r.UserAgent(), "/")
 	}
 	if call.Resource == "namespaces" {
-		call.Namespace = "" // there it is the name, so that rights in a namespace are rights to it
+		call.Namespace = "" // the parser sets it to the name of the namespace
 	}
 	return call, schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}, nil
 }

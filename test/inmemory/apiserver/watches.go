@@ -21,14 +21,14 @@ import (
 
 var namespaceKind = Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, ClusterScoped: true}
 
-// event is what became of an object. It was not there before if was is nil, and is not any more if the other one is nil.
+// event is a change of an object from was, nil for a creation, to is, nil for a deletion.
 type event struct {
 	version  int
 	resource schema.GroupResource
 	was, is  *unstructured.Unstructured
 }
 
-// watcher is a client that watches.
+// watcher is one watch of a client.
 type watcher struct {
 	wake chan struct{}
 	once sync.Once
@@ -38,13 +38,13 @@ type watcher struct {
 func (w *watcher) notify() {
 	select {
 	case w.wake <- struct{}{}:
-	default: // it is awake
+	default: // it will wake up anyway
 	}
 }
 
 func (w *watcher) close() { w.once.Do(func() { close(w.over) }) }
 
-// watch answers with a stream of what happens after a version. The server ends it after timeoutSeconds, as API servers do.
+// watch answers with a stream of the changes after a resource version. Like a real API server it ends the stream after timeoutSeconds.
 func (s *Server) watch(r *http.Request, kind Kind, call Call) *http.Response {
 	reader, writer := io.Pipe()
 	w := &watcher{wake: make(chan struct{}, 1), over: make(chan struct{})}
@@ -66,13 +66,13 @@ func (s *Server) watch(r *http.Request, kind Kind, call Call) *http.Response {
 	}
 }
 
-// body is that of a watch, which ends when the client closes it.
+// body is the response body of a watch. The watch ends when the client closes it.
 type body struct {
 	*io.PipeReader
 	w *watcher
 }
 
-// Read ends like a connection that was closed: what reads it then takes that for no error.
+// Read returns io.EOF after a Close, as for a closed connection, because clients do not treat it as an error.
 func (b *body) Read(into []byte) (int, error) {
 	n, err := b.PipeReader.Read(into)
 	if errors.Is(err, io.ErrClosedPipe) {
@@ -131,7 +131,7 @@ func (s *Server) stream(r *http.Request, kind Kind, call Call, w *watcher, to *j
 	}
 }
 
-// first sends all objects, and a bookmark if the client wants to know when it has all. It reports whether the client listens.
+// first sends all objects, and then a bookmark if the client asked for one. It reports whether the client still reads.
 func (s *Server) first(r *http.Request, kind Kind, call Call, bookmark bool, to *json.Encoder) bool {
 	var frames []map[string]any
 	for _, obj := range sorted(s.objects[kind.resource().GroupResource()]) {
@@ -156,7 +156,7 @@ func (s *Server) first(r *http.Request, kind Kind, call Call, bookmark bool, to 
 	return true
 }
 
-// send writes a frame, which fails once the client has gone.
+// send writes a frame. It fails if the client has closed the watch.
 func send(to *json.Encoder, frame map[string]any) error { return to.Encode(frame) }
 
 func frame(r *http.Request, kind watch.EventType, obj *unstructured.Unstructured) map[string]any {
@@ -165,12 +165,12 @@ func frame(r *http.Request, kind watch.EventType, obj *unstructured.Unstructured
 
 func (s *Server) since(kind Kind, version int) []event {
 	resource := kind.resource().GroupResource()
-	later := slices.Clone(s.history[min(version, len(s.history)):]) // each has the next version
+	later := slices.Clone(s.history[min(version, len(s.history)):]) // resource versions are consecutive
 	return slices.DeleteFunc(later, func(e event) bool { return e.resource != resource })
 }
 
-// seen is what a watch with selectors sees of a change: an object that is selected no more is deleted for it. (Kubernetes, cacher:
-// watchCacheInterval.)
+// seen returns the event that a watch with selectors gets for a change: if the object is no longer selected, the watch gets a deletion.
+// (Kubernetes, cacher: watchCacheInterval.)
 func seen(r *http.Request, call Call, change event) (watch.EventType, *unstructured.Unstructured) {
 	before, after := change.was != nil && selects(r, call, change.was), change.is != nil && selects(r, call, change.is)
 	switch {
@@ -188,7 +188,7 @@ func seen(r *http.Request, call Call, change event) (watch.EventType, *unstructu
 	return "", nil
 }
 
-// selects reports whether a list or watch wants an object, by its namespace, its labels and its fields.
+// selects reports whether a list or watch selects an object, by namespace, labels and fields.
 func selects(r *http.Request, call Call, obj *unstructured.Unstructured) bool {
 	if call.Namespace != "" && call.Namespace != obj.GetNamespace() {
 		return false
@@ -202,16 +202,16 @@ func selects(r *http.Request, call Call, obj *unstructured.Unstructured) bool {
 	return err == nil && byFields.Matches(fieldsOf{obj})
 }
 
-// fieldsOf are the fields of an object by their paths.
+// fieldsOf gives access to the fields of an object by their paths.
 type fieldsOf struct{ obj *unstructured.Unstructured }
 
-// Get is the value of a field.
+// Get returns the value of a field.
 func (f fieldsOf) Get(path string) string {
 	value, _, _ := unstructured.NestedString(f.obj.Object, strings.Split(path, ".")...)
 	return value
 }
 
-// Has reports whether there is the field.
+// Has reports whether the object has a field.
 func (f fieldsOf) Has(path string) bool {
 	_, has, _ := unstructured.NestedString(f.obj.Object, strings.Split(path, ".")...)
 	return has

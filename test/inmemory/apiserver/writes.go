@@ -58,7 +58,7 @@ func (s *Server) add(kind Kind, call Call, obj *unstructured.Unstructured) (*uns
 	if obj.GetName() == "" {
 		obj.SetName(fmt.Sprintf("%s%05d", obj.GetGenerateName(), s.born))
 	}
-	for kind.Kind == "Event" { // its name is the nanosecond, in which a virtual clock has many
+	for kind.Kind == "Event" { // its name contains the nanosecond, and on a virtual clock many events have the same one
 		taken := s.objects[resource][keyOf(call.Namespace, obj.GetName())]
 		if taken == nil {
 			break
@@ -96,7 +96,7 @@ func (s *Server) add(kind Kind, call Call, obj *unstructured.Unstructured) (*uns
 	return versioned(obj, kind), nil
 }
 
-// twin is the end of the name of an Event of which another one has the name.
+// twin is appended to the name of an Event whose name is taken.
 const twin = "-twin"
 
 func (s *Server) update(kind Kind, call Call, body []byte) (*unstructured.Unstructured, error) {
@@ -113,13 +113,14 @@ func (s *Server) update(kind Kind, call Call, body []byte) (*unstructured.Unstru
 	return s.replace(kind, call, was, obj)
 }
 
-// patch applies a patch. One of server-side apply sets the fields that it has, and makes an object that is not there; it removes none.
+// patch applies a patch. Server-side apply sets the given fields and creates a missing object, but never removes a field.
 func (s *Server) patch(kind Kind, call Call, patchType string, body []byte) (*unstructured.Unstructured, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was, err := s.find(kind, call)
 	if kind.Kind == "Event" && s.objects[kind.resource().GroupResource()][keyOf(call.Namespace, call.Name+twin)] != nil {
-		// A series does not say which of them it is of; what is not found the client sends as a whole. (client-go, tools/events: recordEvent)
+		// A patch of a series does not say to which of the two Events it belongs. For a missing Event the client sends the whole series.
+		// (client-go, tools/events: recordEvent)
 		return nil, apierrors.NewNotFound(kind.resource().GroupResource(), call.Name)
 	}
 	applies := strings.HasPrefix(patchType, string(types.ApplyYAMLPatchType))
@@ -173,7 +174,7 @@ func patched(kind Kind, patchType types.PatchType, before, patch []byte) ([]byte
 	}
 }
 
-// replace makes an object be what a write makes of it: its status, or all but that and what the server alone writes.
+// replace stores the result of a write: the new status, or everything new except the status and the fields that only the server writes.
 func (s *Server) replace(kind Kind, call Call, was, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	resource := kind.resource().GroupResource()
 	if uid := obj.GetUID(); uid != "" && uid != was.GetUID() {
@@ -204,7 +205,7 @@ func (s *Server) replace(kind Kind, call Call, was, obj *unstructured.Unstructur
 	return versioned(next, kind), nil
 }
 
-// after is an object after a write of its status, or of all but that and what the server alone writes.
+// after returns an object after a write of its status, or of everything except its status and the fields that only the server writes.
 func (k Kind) after(was, obj *unstructured.Unstructured, subresource string) *unstructured.Unstructured {
 	next := was.DeepCopy()
 	if subresource == "status" {
@@ -230,7 +231,7 @@ func (k Kind) after(was, obj *unstructured.Unstructured, subresource string) *un
 	return next
 }
 
-// prune drops what is null, as the API server does with fields of a structural schema, and an empty status.
+// prune removes null values, as the API server does in a structural schema.
 func prune(obj map[string]any) {
 	for key, value := range obj {
 		if below, is := value.(map[string]any); is {
@@ -242,7 +243,7 @@ func prune(obj map[string]any) {
 	}
 }
 
-// specOf is all of an object that counts for its generation.
+// specOf returns what a change of raises the generation.
 func specOf(obj *unstructured.Unstructured, kind Kind) map[string]any {
 	spec := maps.Clone(obj.Object)
 	delete(spec, "metadata")
@@ -252,7 +253,7 @@ func specOf(obj *unstructured.Unstructured, kind Kind) map[string]any {
 	return spec
 }
 
-// own notes who wrote which condition of the status last, as managed fields do. (Kubernetes documentation, "Server-Side Apply", field
+// own sets the managed fields: who last wrote each condition of the status. (Kubernetes documentation, "Server-Side Apply", field
 // management.)
 func own(was, next *unstructured.Unstructured, manager string) {
 	before, after := conditionsOf(was), conditionsOf(next)
@@ -301,8 +302,7 @@ func conditionsOf(obj *unstructured.Unstructured) map[string]any {
 	return conditions
 }
 
-// delete deletes an object, or only says that it is to be deleted if finalizers keep it. It has the foreground wait for nothing: no
-// dependent is kept.
+// delete deletes an object, or sets its deletion timestamp if it has finalizers. Foreground deletion does not wait for dependents.
 func (s *Server) delete(kind Kind, call Call, body []byte) (*unstructured.Unstructured, error) {
 	options := metav1.DeleteOptions{}
 	if obj, err := decode(body); len(body) > 0 && err == nil {
@@ -337,7 +337,7 @@ func (s *Server) delete(kind Kind, call Call, body []byte) (*unstructured.Unstru
 	return versioned(next, kind), nil
 }
 
-// store stores an object in a new version, or none, and lets the watches hear of it.
+// store stores an object with a new resource version, or deletes it, and notifies the watches.
 func (s *Server) store(kind Kind, was, is *unstructured.Unstructured) {
 	resource := kind.resource().GroupResource()
 	if s.objects[resource] == nil {

@@ -26,7 +26,7 @@ const (
 	requests       = "metal3remediations"
 )
 
-// byRequests makes the check "check" remediate with a Metal3RemediationTemplate, whose kind is served from now on.
+// byRequests makes the check "check" use a Metal3RemediationTemplate, and installs its kinds.
 func (e *environment) byRequests(ctx context.Context) {
 	for _, name := range []string{"Metal3Remediation", "Metal3RemediationTemplate"} {
 		kind := kubemend.Kind(infrastructure, "v1beta1", name)
@@ -51,7 +51,7 @@ func metal3(kind, name string) *unstructured.Unstructured {
 	return o
 }
 
-// created are the requests that anybody has made.
+// created selects the creations of requests.
 func created(call apiserver.Call) bool { return call.Verb == "create" && call.Resource == requests }
 
 func TestW8ARequestThatCannotBeReadDoesNotCountAsAbsent(t *testing.T) {
@@ -81,7 +81,7 @@ func TestW8ARequestThatTheCacheLacksIsFoundBeforeASecondOneIsMade(t *testing.T) 
 		e.reports(ctx, "a", corev1.ConditionUnknown)
 		pending := func() bool { return conditions.Has(e.machine(ctx, "a"), mendv1.Remediation) }
 		Eventually(pending).Should(BeTrue())
-		time.Sleep(time.Second) // a check waits until the cache shows what it wrote
+		time.Sleep(time.Second) // the check waits until its cache has its own write
 		e.management.Lag(true)
 		request := metal3("Metal3Remediation", "a")
 		request.SetAnnotations(map[string]string{
@@ -106,7 +106,7 @@ func TestW8ARequestThatTheCacheLacksIsFoundBeforeASecondOneIsMade(t *testing.T) 
 	})
 }
 
-// CAPM3's controller acts on the request. Its kind was installed after the manager was started, and nothing but its status changes.
+// CAPM3's controller acts on the request. The kind was installed after the manager had started, and only the status of the request changes.
 func TestARecordFollowsARequestOfAnotherControllerAsItChanges(t *testing.T) {
 	scene(t, func(ctx context.Context, e *environment) {
 		e.byRequests(ctx)
@@ -177,7 +177,7 @@ func TestAKubeconfigThatNamesAFileOfTheManagerIsRefusedAndItsServerReceivesNoReq
 		reachable := func() string { return conditions.GetReason(e.check(ctx, "check"), "WorkloadClusterReachable") }
 		Expect(e.here.Delete(ctx, kubeconfig())).To(Succeed())
 		e.workload.Silence(true)
-		time.Sleep(time.Hour) // its connection is given up
+		time.Sleep(time.Hour) // the manager closes the connection
 		e.workload.Silence(false)
 		Expect(e.here.Create(ctx, kubeconfig(`tokenFile: /token`))).To(Succeed())
 		asked := func() int { return len(e.workload.Calls(func(apiserver.Call) bool { return true })) }
@@ -193,8 +193,8 @@ func TestAKubeconfigThatNamesAFileOfTheManagerIsRefusedAndItsServerReceivesNoReq
 	})
 }
 
-// With thousands of machines, a list of them for each record is what a manager does all day; with hundreds that are replaced at once, a few
-// reads for each are what the API server does.
+// With thousands of machines, a list of machines for each record would take all of the manager's time. With hundreds of replacements at
+// once, a few reads for each would overload the API server.
 func TestTheRecordOfAMachineThatIsReplacedReadsNothingThatAWatchHas(t *testing.T) {
 	scene(t, func(ctx context.Context, e *environment) {
 		set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "workers"}}
@@ -205,7 +205,7 @@ func TestTheRecordOfAMachineThatIsReplacedReadsNothingThatAWatchHas(t *testing.T
 			return call.Verb != "watch" && call.Resource != "leases" && call.Manager != apiserver.Tester
 		}
 		reads := func(call apiserver.Call) bool {
-			one := call.Verb == "get" && call.Resource != "" && call.Resource != "namespaces" // which nobody watches
+			one := call.Verb == "get" && call.Resource != "" && call.Resource != "namespaces" // the manager watches no namespaces
 			return asks(call) && (one || call.Verb == "list" && call.Resource == "machines")
 		}
 		read := len(e.management.Calls(reads))

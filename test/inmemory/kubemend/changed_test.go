@@ -26,7 +26,7 @@ import (
 	"github.com/kubemend/kubemend/test/inmemory/kubemend"
 )
 
-// reach is the condition WorkloadClusterReachable of the check.
+// reach returns the reason of the condition WorkloadClusterReachable of the check.
 func (e *environment) reach(ctx context.Context) func() string {
 	return func() string { return conditions.GetReason(e.check(ctx, "check"), mendv1.WorkloadClusterReachable) }
 }
@@ -42,12 +42,12 @@ func (e *environment) keep(ctx context.Context, value string) {
 	Expect(e.here.Patch(ctx, e.cluster.DeepCopy(), patch)).To(Succeed())
 }
 
-// fallOver has a standby answer in place of the workload cluster, in which the nodes were deleted.
+// fallOver makes a standby answer in place of the workload cluster. The nodes of the machines were deleted there.
 func (e *environment) fallOver(ctx context.Context, machines ...string) *apiserver.Server {
 	standby := kubemend.WorkloadCluster("workload")
 	there := clientOf(standby)
 	names := append([]string{"default", metav1.NamespaceSystem}, make([]string, 20)...)
-	for _, name := range names { // its versions are later than the other's
+	for _, name := range names { // its resource versions are later than those of the first cluster
 		namespace := builders.Namespace(name)
 		namespace.GenerateName = "other-"
 		Expect(there.Create(ctx, namespace)).To(Succeed())
@@ -61,13 +61,13 @@ func (e *environment) fallOver(ctx context.Context, machines ...string) *apiserv
 	return standby
 }
 
-// endWatches ends those of the workload cluster, as a load balancer does that sends its clients elsewhere.
+// endWatches ends the watches of the workload cluster, like a load balancer that moves its clients to another server.
 func (e *environment) endWatches() {
 	e.workload.Silence(true)
 	e.workload.Silence(false)
 }
 
-// asked are the machines whose owner was asked to replace them.
+// asked returns the machines whose owner was asked to replace them.
 func (e *environment) asked(ctx context.Context) []string {
 	machines := &clusterv1.MachineList{}
 	Expect(e.here.List(ctx, machines)).To(Succeed())
@@ -99,8 +99,8 @@ func TestAnotherWorkloadClusterBehindTheSameEndpointIsNoEvidenceAgainstAMachine(
 		for _, name := range []string{"a", "b", "c"} {
 			Expect(e.health(ctx, name)()).To(Equal(metav1.ConditionTrue))
 		}
-		Expect(e.told(ctx, "WorkloadClusterChanged")).To(HaveLen(1))
-		Expect(e.told(ctx, "WorkloadClusterUnreachable")).To(BeEmpty())
+		Expect(e.events(ctx, "WorkloadClusterChanged")).To(HaveLen(1))
+		Expect(e.events(ctx, "WorkloadClusterUnreachable")).To(BeEmpty())
 		e.worker(ctx, "marked")
 		mark := []byte(`{"metadata":{"annotations":{"cluster.x-k8s.io/remediate-machine":""}}}`)
 		Expect(e.here.Patch(ctx, e.machine(ctx, "marked"), client.RawPatch(client.Merge.Type(), mark))).To(Succeed())
@@ -136,7 +136,7 @@ func TestAConfirmedWorkloadClusterIsJudgedAnew(t *testing.T) {
 	}
 }
 
-// The node of the host's name in the standby is not the one that was on the host.
+// The standby has a node of the same name, but that node does not run on the host.
 func TestAHostIsPoweredOffWhileAnotherWorkloadClusterAnswersAndNoNodeOfThatIsFenced(t *testing.T) {
 	scene(t, func(ctx context.Context, e *environment) {
 		host, rem := e.powerCycled(ctx)
@@ -176,7 +176,7 @@ func TestAManagerThatObservesWritesNothingUntilACheckIsClaimed(t *testing.T) {
 		e.furnish(ctx)
 		e.reports(ctx, "a", corev1.ConditionUnknown)
 		time.Sleep(time.Hour)
-		Expect(e.management.Calls(func(call apiserver.Call) bool { // the namespace is that of its lease
+		Expect(e.management.Calls(func(call apiserver.Call) bool { // the manager creates the namespace of its lease
 			return writes(call) && call.Manager != apiserver.Tester && call.Resource != "selfsubjectaccessreviews" &&
 				call.Resource != "namespaces"
 		})).To(BeEmpty())
@@ -187,7 +187,7 @@ func TestAManagerThatObservesWritesNothingUntilACheckIsClaimed(t *testing.T) {
 	})
 }
 
-func (e *environment) told(ctx context.Context, reason string) []eventsv1.Event {
+func (e *environment) events(ctx context.Context, reason string) []eventsv1.Event {
 	list, all := &eventsv1.EventList{}, []eventsv1.Event(nil)
 	Expect(e.here.List(ctx, list)).To(Succeed())
 	for i := range list.Items {
@@ -203,7 +203,7 @@ var (
 	strategy = infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 600}
 )
 
-// host is a host of Machine "a", which is on, where the kinds of hosts are served.
+// host creates the host of Machine "a", which is on, and installs the kinds of hosts.
 func (e *environment) host(ctx context.Context, edits ...func(*bmov1alpha1.BareMetalHost)) *bmov1alpha1.BareMetalHost {
 	for _, kind := range []apiserver.Kind{
 		kubemend.Kind(bmov1alpha1.GroupVersion.Group, "v1alpha1", "BareMetalHost"),
@@ -213,7 +213,7 @@ func (e *environment) host(ctx context.Context, edits ...func(*bmov1alpha1.BareM
 		e.management.Serve(kind)
 		Expect(e.here.Create(ctx, kubemend.CRD(kind))).To(Succeed())
 	}
-	time.Sleep(5 * time.Minute) // it has found them
+	time.Sleep(5 * time.Minute) // the manager has found the kinds
 	machine := e.machine(ctx, "a")
 	between := builders.Metal3Machine(machine)
 	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: "ns/h"})
@@ -226,7 +226,7 @@ func (e *environment) host(ctx context.Context, edits ...func(*bmov1alpha1.BareM
 	return host
 }
 
-// powerCycled is a host of Machine "a", and a remediation of it.
+// powerCycled creates the host of Machine "a" and a remediation of it.
 func (e *environment) powerCycled(ctx context.Context) (*bmov1alpha1.BareMetalHost, client.Object) {
 	host, machine := e.host(ctx), e.machine(ctx, "a")
 	e.reports(ctx, "a", corev1.ConditionUnknown)
@@ -248,7 +248,7 @@ func (e *environment) state(ctx context.Context, rem client.Object) func() power
 }
 
 func (e *environment) switchOff(ctx context.Context, h *bmov1alpha1.BareMetalHost) {
-	Eventually(func() (map[string]string, error) { // the operator powers no host off before it is asked to
+	Eventually(func() (map[string]string, error) { // BMO powers a host off only when it is asked to
 		err := e.here.Get(ctx, client.ObjectKeyFromObject(h), h)
 		return h.Annotations, err
 	}).WithTimeout(time.Minute).Should(HaveKey(HavePrefix(infrav1.PowerOffAnnotationPrefix)))
@@ -306,7 +306,7 @@ func (e *environment) rebootTemplate(ctx context.Context) {
 	Expect(e.here.Create(ctx, reboot)).To(Succeed())
 }
 
-// faultyHost is a host of Machine "a" that can be rebooted and not kept off, and a check that has it power-cycled.
+// faultyHost creates the host of Machine "a", which may only be rebooted, and makes the check request power cycles.
 func (e *environment) faultyHost(ctx context.Context) *bmov1alpha1.BareMetalHost {
 	host := e.host(ctx, builders.NeverOff)
 	e.rebootTemplate(ctx)
@@ -317,7 +317,7 @@ func (e *environment) faultyHost(ctx context.Context) *bmov1alpha1.BareMetalHost
 	return host
 }
 
-// reboots carries a reboot out that the host is asked for, after which its node is Ready for a while, and reports whether it did.
+// reboots carries out a requested reboot, after which the node is Ready, and reports whether one was requested.
 func (e *environment) reboots(ctx context.Context, host *bmov1alpha1.BareMetalHost, boot int) bool {
 	Expect(e.here.Get(ctx, client.ObjectKeyFromObject(host), host)).To(Succeed())
 	before := len(host.Annotations)
@@ -335,7 +335,7 @@ func (e *environment) reboots(ctx context.Context, host *bmov1alpha1.BareMetalHo
 	return true
 }
 
-// It was power-cycled every twelve minutes for ever.
+// Before kubemend counted power cycles, it power-cycled such a host every twelve minutes for ever.
 func TestAHostThatFailsSoonAfterEachPowerCycleIsPowerCycledEverMoreRarely(t *testing.T) {
 	scene(t, func(ctx context.Context, e *environment) {
 		host, cycles, begin := e.faultyHost(ctx), 0, time.Now()

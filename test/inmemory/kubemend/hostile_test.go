@@ -23,8 +23,8 @@ import (
 	"github.com/kubemend/kubemend/test/inmemory/kubemend"
 )
 
-// another is a second Cluster of the same management cluster, with machines whose nodes are Ready, each with a check of its own, and a
-// check of all of them.
+// another creates a second Cluster in the same management cluster. Its machines have Ready nodes. Each machine has its own check, and one
+// check selects all.
 func (e *environment) another(ctx context.Context, name string, machines int) *environment {
 	a := &environment{management: e.management, here: e.here, workload: kubemend.WorkloadCluster(name),
 		cluster: builders.Cluster("ns", name)}
@@ -49,7 +49,7 @@ func (e *environment) another(ctx context.Context, name string, machines int) *e
 	return a
 }
 
-// nodesGo deletes all nodes, so that each check asks the workload cluster itself.
+// nodesGo deletes all nodes. Each check then asks the workload cluster for them, because a cache alone does not prove a deletion.
 func (e *environment) nodesGo(ctx context.Context) {
 	list := &corev1.NodeList{}
 	Expect(e.there.List(ctx, list)).To(Succeed())
@@ -58,7 +58,7 @@ func (e *environment) nodesGo(ctx context.Context) {
 	}
 }
 
-// trickle is a body that sends a byte a second, and ends with its request.
+// trickle is a response body that sends one byte per second until its request ends.
 type trickle struct{ over <-chan struct{} }
 
 func (b trickle) Read(p []byte) (int, error) {
@@ -71,7 +71,7 @@ func (b trickle) Read(p []byte) (int, error) {
 	}
 }
 
-// endless is a body that sends as much as is read of it, and counts that.
+// endless is a response body without an end; it counts the bytes that were read.
 type endless struct{ read *atomic.Int64 }
 
 func (b endless) Read(p []byte) (int, error) {
@@ -86,7 +86,7 @@ func inJSON(body io.Reader) *http.Response {
 	}
 }
 
-// asksNodes reports whether a request is one for nodes that a reconcile may wait for, or a list of a cache.
+// asksNodes reports whether a request is a get or list of nodes, which a reconcile or a cache waits for.
 func asksNodes(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, "/api/v1/nodes") && r.Method == http.MethodGet && !r.URL.Query().Has("watch")
 }
@@ -97,7 +97,7 @@ func TestHostileWorkloadClustersDelayNoVerdictOfAnotherOne(t *testing.T) {
 		"dead": nil,
 		"silent": func(r *http.Request) *http.Response {
 			if !asksNodes(r) {
-				return nil // it answers probes, so that it stays connected
+				return nil // it answers probes, so the manager keeps the connection
 			}
 			<-r.Context().Done()
 			return inJSON(http.NoBody)
@@ -145,7 +145,7 @@ func TestHostileWorkloadClustersDelayNoVerdictOfAnotherOne(t *testing.T) {
 			c.workload.Answer(hostile[c.cluster.Name])
 			c.nodesGo(ctx)
 			if c.cluster.Name == "dead" {
-				c.workload.Silence(true) // its watches end
+				c.workload.Silence(true) // this ends its watches
 				c.workload.Close()
 			}
 		}
@@ -162,7 +162,7 @@ func TestHostileWorkloadClustersDelayNoVerdictOfAnotherOne(t *testing.T) {
 				c.node(ctx, c.cluster.Name+"-0")
 			}
 			time.Sleep(time.Duration(round+1) * 7 * time.Second)
-			for _, c := range bad { // what resyncs, and changes of their machines, would do
+			for _, c := range bad { // like resyncs and changes of their machines
 				for i := range 12 {
 					annotated := c.machine(ctx, fmt.Sprint(c.cluster.Name, "-", i))
 					annotated.Annotations = map[string]string{"round": strconv.Itoa(round)}

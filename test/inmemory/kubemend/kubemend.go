@@ -1,4 +1,4 @@
-// Package kubemend runs the manager that users run, with its flags, on API servers in memory and on virtual time: a test in a bubble of
+// Package kubemend runs kubemend's manager, with its flags, on API servers in memory and on virtual time. A test in a bubble of
 // testing/synctest has the real controllers, queues, watches and connections to workload clusters, and a day takes seconds.
 package kubemend
 
@@ -33,10 +33,10 @@ import (
 	"github.com/kubemend/kubemend/test/inmemory/apiserver"
 )
 
-// Host is where the management cluster is.
+// Host is the address of the management cluster.
 const Host = "management"
 
-// Kinds are those of a management cluster that Kubernetes itself has.
+// Kinds returns Kubernetes' own kinds of a management cluster.
 func Kinds() []apiserver.Kind {
 	return []apiserver.Kind{
 		Global("", "v1", "Namespace"), Global("", "v1", "Node"), Kind("", "v1", "Secret"), Kind("", "v1", "Pod"),
@@ -46,25 +46,25 @@ func Kinds() []apiserver.Kind {
 	}
 }
 
-// Kind is a kind whose objects are in namespaces.
+// Kind returns a namespaced kind.
 func Kind(group, version, name string) apiserver.Kind {
 	return apiserver.Kind{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version, Kind: name}}
 }
 
-// Global is a kind whose objects have no namespace.
+// Global returns a cluster-scoped kind.
 func Global(group, version, name string) apiserver.Kind {
 	kind := Kind(group, version, name)
 	kind.ClusterScoped = true
 	return kind
 }
 
-// WorkloadCluster is an API server of a workload cluster.
+// WorkloadCluster returns the API server of a workload cluster.
 func WorkloadCluster(host string) *apiserver.Server {
 	return apiserver.New(host, Global("", "v1", "Namespace"), Global("", "v1", "Node"), Kind("", "v1", "Pod"),
 		Global("storage.k8s.io", "v1", "VolumeAttachment"), Kind("coordination.k8s.io", "v1", "Lease"))
 }
 
-// CRD is the CustomResourceDefinition of a kind, as far as the manager reads it.
+// CRD returns the CustomResourceDefinition of a kind, with the fields that the manager reads.
 func CRD(kind apiserver.Kind) *unstructured.Unstructured {
 	plural := strings.ToLower(kind.Kind) + "s"
 	crd := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
@@ -77,16 +77,16 @@ func CRD(kind apiserver.Kind) *unstructured.Unstructured {
 	return crd
 }
 
-// registered has the metrics of all packages, which outlive a test.
+// registered has the metrics that packages register once per process, not per manager.
 var registered = metrics.Registry
 
 func init() {
-	// One of them sleeps until a time after the last error, which may have been in another bubble, whose clock was ahead.
+	// One of the default handlers sleeps until a time after the last error, which may have been in an earlier bubble with a later clock.
 	// (apimachinery, rudimentaryErrorBackoff.)
 	utilruntime.ErrorHandlers = nil
 }
 
-// Test runs a test in a bubble in which requests by http reach the API servers of package apiserver.
+// Test runs a test in a bubble in which HTTP requests go to the API servers of package apiserver.
 func Test(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "kubeconfig")
@@ -98,13 +98,13 @@ func Test(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// Kubeconfig leads to an API server, as a user with these fields.
+// Kubeconfig returns a kubeconfig for an API server, whose user has these fields.
 func Kubeconfig(host string, user ...string) []byte {
 	return fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}],
 clusters: [{name: c, cluster: {server: "http://%s"}}], users: [{name: u, user: {%s}}]}`, host, strings.Join(user, ", "))
 }
 
-// KubeconfigOf is the Secret through which a Cluster is reached, which leads to an API server.
+// KubeconfigOf returns the kubeconfig Secret of a Cluster, for an API server.
 func KubeconfigOf(namespace, cluster, host string, user ...string) *corev1.Secret {
 	secret := &corev1.Secret{Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": Kubeconfig(host, user...)}}
 	secret.Namespace, secret.Name = namespace, cluster+"-kubeconfig"
@@ -112,7 +112,7 @@ func KubeconfigOf(namespace, cluster, host string, user ...string) *corev1.Secre
 	return secret
 }
 
-// Manager is a manager that runs. There may be one at a time.
+// Manager is a running manager. Only one may run at a time.
 type Manager struct {
 	t        *testing.T
 	cancel   func()
@@ -121,7 +121,7 @@ type Manager struct {
 	registry *prometheus.Registry
 }
 
-// Start starts a manager with these flags, besides those that keep it from listening.
+// Start starts a manager with these flags. It serves no health probes and no diagnostics.
 func Start(t *testing.T, flags ...string) *Manager {
 	t.Helper()
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
@@ -131,20 +131,20 @@ func Start(t *testing.T, flags ...string) *Manager {
 	}
 	options.SkipNameValidation = true
 	m := &Manager{t: t, ended: make(chan error, 1), restore: apiserver.Install(), registry: prometheus.NewRegistry()}
-	metrics.Registry = m.registry // setup registers what belongs to one manager
+	metrics.Registry = m.registry // setup registers the metrics of one manager here
 	var ctx context.Context
 	ctx, m.cancel = context.WithCancel(context.Background())
 	go func() { m.ended <- setup.Run(ctx, "test", options) }()
 	return m
 }
 
-// Kill ends the manager, and returns when all that it has started has ended.
+// Kill ends the manager, and returns when all its goroutines have ended.
 func (m *Manager) Kill() {
 	if m.cancel == nil {
 		return
 	}
-	// What ends between an event and who hears of it leaves a goroutine behind. (controller-runtime v0.24.1, priorityqueue.go:
-	// handleReadyItems; apimachinery, watch/filter.go.)
+	// An end between an event and its handler would leak a goroutine, so watches are silent meanwhile. (controller-runtime v0.24.1,
+	// priorityqueue.go: handleReadyItems; apimachinery, watch/filter.go.)
 	apiserver.Still(true)
 	defer apiserver.Still(false)
 	synctest.Wait()
@@ -153,12 +153,12 @@ func (m *Manager) Kill() {
 	if err := <-m.ended; err != nil {
 		m.t.Errorf("the manager ended: %v", err)
 	}
-	time.Sleep(time.Minute) // connections to workload clusters end a while later
+	time.Sleep(time.Minute) // connections to workload clusters end later
 	m.restore()
 	metrics.Registry = registered
 }
 
-// Client is a client of an API server, for all but the manager.
+// Client returns a client for the test; the manager has its own.
 func Client(server *apiserver.Server) (client.Client, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -173,12 +173,12 @@ func Client(server *apiserver.Server) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// Gather is what the manager exports.
+// Gather returns the metrics of the manager.
 func (m *Manager) Gather() ([]*dto.MetricFamily, error) {
 	return prometheus.Gatherers{registered, m.registry}.Gather()
 }
 
-// Scrape is what the manager exports, as text.
+// Scrape returns the metrics of the manager as text.
 func (m *Manager) Scrape(context.Context) (string, error) {
 	families, err := m.Gather()
 	if err != nil {

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// environment is a Cluster c1 with one Machine "a", whose node is Ready, and a MachineHealthCheck.
+// environment is a Cluster c1 with Machine "a", whose node is Ready, and a MachineHealthCheck.
 type environment struct {
 	management, workload *apiserver.Server
 	here, there          client.Client
@@ -54,7 +54,7 @@ func scene(t *testing.T, story func(ctx context.Context, e *environment)) {
 	})
 }
 
-// world runs a story with API servers alone.
+// world runs a story with API servers and no manager.
 func world(t *testing.T, story func(ctx context.Context, e *environment)) {
 	t.Helper()
 	kubemend.Test(t, func(t *testing.T) {
@@ -77,7 +77,7 @@ func world(t *testing.T, story func(ctx context.Context, e *environment)) {
 	})
 }
 
-// start starts a manager, and returns when it has asked which kinds there are.
+// start starts a manager, and returns when it has read which kinds exist.
 func (e *environment) start(t *testing.T, flags ...string) *kubemend.Manager {
 	t.Helper()
 	manager := kubemend.Start(t, flags...)
@@ -102,12 +102,12 @@ func (e *environment) furnish(ctx context.Context) {
 	Expect(e.here.Create(ctx, builders.MachineHealthCheck(e.cluster, "check"))).To(Succeed())
 }
 
-// kubeconfig is the Secret of Cluster c1, for a user with these fields.
+// kubeconfig returns the kubeconfig Secret of Cluster c1, whose user has these fields.
 func kubeconfig(user ...string) *corev1.Secret {
 	return kubemend.KubeconfigOf("ns", "c1", "workload", user...)
 }
 
-// worker makes a Machine whose node has its name.
+// worker creates a Machine with the node of its name.
 func (e *environment) worker(ctx context.Context, name string) {
 	machine := builders.ControlPlaneMachine(e.cluster, name)
 	delete(machine.Labels, clusterv1.MachineControlPlaneLabel)
@@ -125,7 +125,7 @@ func (e *environment) node(ctx context.Context, machine string) {
 	e.reports(ctx, machine, corev1.ConditionTrue)
 }
 
-// reports sets the condition Ready of the node of a Machine, as from now.
+// reports sets the condition Ready of a Machine's node, with a transition at this moment.
 func (e *environment) reports(ctx context.Context, machine string, status corev1.ConditionStatus) {
 	node := &corev1.Node{}
 	Expect(e.there.Get(ctx, client.ObjectKey{Name: "node-" + machine}, node)).To(Succeed())
@@ -165,10 +165,10 @@ func TestASteadyWorldCausesNoWrites(t *testing.T) {
 	})
 }
 
-// writes are calls that change what users see.
+// writes selects calls that change what users see.
 func writes(call apiserver.Call) bool { return call.Writes() && call.Resource != "leases" }
 
-// Which checks a policy claims is tested beside the controller. This is what it hears of.
+// The tests of the controller cover which checks a policy claims. This test covers the changes that it has to notice.
 func TestAPolicyClaimsChecksThatAreThereOrMadeLaterAndReleasesThem(t *testing.T) {
 	world(t, func(ctx context.Context, e *environment) {
 		e.servePolicies(ctx)
@@ -268,7 +268,7 @@ func TestAManagerWithAFilterLeavesMachinesOfOtherManagersWhenItReleases(t *testi
 	})
 }
 
-// nodeChecks serves NodeHealthChecks, and returns their CRD.
+// nodeChecks installs NodeHealthChecks, and returns their CRD.
 func (e *environment) nodeChecks(ctx context.Context) *unstructured.Unstructured {
 	kind := kubemend.Global(nhcv1.GroupVersion.Group, nhcv1.GroupVersion.Version, "NodeHealthCheck")
 	e.management.Serve(kind)
@@ -277,7 +277,7 @@ func (e *environment) nodeChecks(ctx context.Context) *unstructured.Unstructured
 	return crd
 }
 
-// pointless is a check with a template that does not exist, so that all it can come to is to say so.
+// pointless returns a check whose template does not exist, so that the manager only writes its status.
 func pointless(name string) *nhcv1.NodeHealthCheck {
 	c := &nhcv1.NodeHealthCheck{}
 	c.Name, c.Spec.Selector.MatchLabels = name, map[string]string{"none": "none"}
@@ -286,7 +286,7 @@ func pointless(name string) *nhcv1.NodeHealthCheck {
 	return c
 }
 
-// observed says whether a manager has written what it thinks of a check.
+// observed reports whether a manager has written the status of a check.
 func (e *environment) observed(ctx context.Context, c *nhcv1.NodeHealthCheck) func() bool {
 	return func() bool {
 		Expect(e.here.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
@@ -297,7 +297,7 @@ func (e *environment) observed(ctx context.Context, c *nhcv1.NodeHealthCheck) fu
 func TestTheFlagNodeHealthChecksDecidesWhetherTheyAreActedOnAndAMetricSaysWhyNot(t *testing.T) {
 	world(t, func(ctx context.Context, e *environment) {
 		crd := e.nodeChecks(ctx)
-		// What the Operator Lifecycle Manager puts on the kinds that it installs.
+		// The Operator Lifecycle Manager sets this label on the kinds that it installs.
 		olm := func(value string) {
 			patch := fmt.Sprintf(`{"metadata":{"labels":{"operators.coreos.com/node-healthcheck-operator.ns":%s}}}`, value)
 			Expect(e.here.Patch(ctx, crd, client.RawPatch(client.Merge.Type(), []byte(patch)))).To(Succeed())

@@ -23,10 +23,10 @@ import (
 	"github.com/kubemend/kubemend/test/inmemory/kubemend"
 )
 
-// agent is the kind of the requests of an agent on the node, which does nothing here.
+// agent is the kind of the requests to an agent on the node, which does nothing in these tests.
 var agent = schema.GroupVersionKind{Group: "self-node-remediation.medik8s.io", Version: "v1alpha1", Kind: "SelfNodeRemediation"}
 
-// itself makes the management cluster the workload cluster of c1 too, with nodes of which one is that of Machine "a".
+// itself makes the management cluster also the workload cluster of c1. It has three nodes, one of which is that of Machine "a".
 func (e *environment) itself(ctx context.Context) {
 	e.there = e.here
 	for _, o := range []client.Object{
@@ -47,7 +47,7 @@ func (e *environment) itself(ctx context.Context) {
 	Expect(e.here.Patch(ctx, node, client.RawPatch(client.Merge.Type(), of))).To(Succeed())
 }
 
-// ladder is a check that asks the agent, and a minute later has the host power-cycled.
+// ladder creates a check whose first step requests a remediation by the agent, and whose second step, a minute later, a power cycle.
 func (e *environment) ladder(ctx context.Context) *nhcv1.NodeHealthCheck {
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "ladder"}}
 	check.Spec.MinHealthy = new(intstr.FromInt32(1))
@@ -65,7 +65,7 @@ func (e *environment) ladder(ctx context.Context) *nhcv1.NodeHealthCheck {
 	return check
 }
 
-// requested is a request of a kind, which has been made.
+// requested waits for a request and returns it.
 func (e *environment) requested(ctx context.Context, kind schema.GroupVersionKind, name string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(kind)

@@ -19,7 +19,7 @@ import (
 	"github.com/kubemend/kubemend/test/inmemory/kubemend"
 )
 
-// fleet runs a story with two Clusters, c1 and c2, of two machines each, and a policy, which its manager reads when it starts.
+// fleet runs a story with a policy and two Clusters, c1 and c2, of two machines each. The manager reads the policy at its start.
 func fleet(t *testing.T, policy *mendv1.RemediationPolicy, story func(ctx context.Context, f *fleetOf)) {
 	t.Helper()
 	world(t, func(ctx context.Context, e *environment) {
@@ -47,7 +47,7 @@ func fleet(t *testing.T, policy *mendv1.RemediationPolicy, story func(ctx contex
 	})
 }
 
-// servePolicies installs the kinds of policies.
+// servePolicies installs the kinds of policies and overrides.
 func (e *environment) servePolicies(ctx context.Context) {
 	for name, kind := range map[string]string{"remediationpolicies": "RemediationPolicy", "remediationoverrides": "RemediationOverride"} {
 		served := kubemend.Kind(mendv1.GroupVersion.Group, mendv1.GroupVersion.Version, kind)
@@ -76,7 +76,7 @@ func (e *environment) more(ctx context.Context, name string) {
 	e.worker(ctx, name)
 }
 
-// asked are the machines whose owner was asked to replace them.
+// asked returns the machines whose owner was asked to replace them.
 func (f *fleetOf) asked(ctx context.Context) []string {
 	list := &clusterv1.MachineList{}
 	Expect(f.here.List(ctx, list)).To(Succeed())
@@ -151,8 +151,8 @@ func TestNoMoreBeginInAnHourAlsoAfterARestart(t *testing.T) {
 	})
 }
 
-// The manager dies between asking an owner and writing into the record that it has begun, and the owner deletes the Machine meanwhile: no
-// check reports that any more, and nobody knows later whether it began.
+// The manager dies after it has asked an owner and before the record says that the remediation has begun. The owner deletes the Machine in
+// the meantime, so no check reports the remediation, and nothing says later whether it began.
 func TestALimitHoldsIfTheManagerDiesBeforeARecordSaysThatItBegan(t *testing.T) {
 	policy := &mendv1.RemediationPolicy{}
 	policy.Spec.Limits = []mendv1.PolicyLimit{{Name: "all", MaxInFlight: new(intstr.FromInt32(1))}}

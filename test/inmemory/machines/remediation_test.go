@@ -74,6 +74,20 @@ func TestAMachineSaysWhetherItIsBeingRemediatedUntilItIsHealthy(t *testing.T) {
 	})
 }
 
+func TestAMachineInMaintenanceIsRemediatedWhenItsNodeIsDeleted(t *testing.T) {
+	run(t, func(s *environment) {
+		s.worker("a")
+		s.check("check")
+		s.Eventually(s.health("a")).Should(Equal(well))
+		s.nodeReports("a", "MaintenanceInProgress", corev1.ConditionTrue, 0)
+		s.fallsSilent("a")
+		time.Sleep(25 * time.Hour)
+		s.Expect(s.remediation("a")()).To(Equal("False/NodeInMaintenance"))
+		s.losesNode("a")
+		s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
+	})
+}
+
 func TestAnOwnerThatNeverAnswersKeepsItsPlaceOnlyIfOthersOfItsKindHaveAnswered(t *testing.T) {
 	talos := func(m *clusterv1.Machine) {
 		m.OwnerReferences = []metav1.OwnerReference{

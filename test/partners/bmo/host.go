@@ -1,11 +1,11 @@
-// Package bmo is the Bare Metal Operator (BMO), Ironic, and one host with its BMC behind them, as a model: it has no clock, no client and
-// no goroutine. Its user moves the time (Advance), gives it the BareMetalHost as the API server has it (Reconcile), and writes what the
-// pass has changed, or does not: BMO may die in between.
+// Package bmo is a model of the Bare Metal Operator (BMO), Ironic, and one host with its BMC. It has no clock, no client and no goroutine.
+// The caller advances the time (Advance), passes the BareMetalHost from the API server (Reconcile), and writes the changes, or not: BMO may
+// die in between.
 //
-// A rule cites the function that it stands for. Those of BMO are of commit 02aa5059e (v0.14.0-rc.0-37): "bmh" is
-// internal/controller/metal3.io/baremetalhost_controller.go, "hsm" host_state_machine.go, "result" action_result.go beside it, "ironic" the
-// package pkg/provisioner/ironic. "conductor" is Ironic's own ironic/conductor, with the defaults of its configuration, which Metal3's
-// image keeps but for power_state_change_timeout. What the original does wrong, late, or not at all, the model does too.
+// Each rule cites the function that it models. Those of BMO are of commit 02aa5059e (v0.14.0-rc.0-37): "bmh" is
+// internal/controller/metal3.io/baremetalhost_controller.go, "hsm" host_state_machine.go and "result" action_result.go beside it, "ironic"
+// the package pkg/provisioner/ironic. "conductor" is Ironic's ironic/conductor with its default configuration, of which Metal3's image
+// changes only power_state_change_timeout. The model repeats what the original does wrong, late, or not at all.
 package bmo
 
 import (
@@ -14,71 +14,70 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 )
 
-// Power is what the power of a host is changed to.
+// Power is a change of the power of a host.
 type Power string
 
-// What the power of a host can be changed to. Reset is off and on in one, so short that the host is never seen off.
+// The changes of the power. Reset is off and on in one operation, too short for anybody to see the host off.
 const (
 	On    Power = "on"
 	Off   Power = "off"
 	Reset Power = "reset"
 )
 
-// Change is one change that really happened to the power of a host, known or not.
+// Change is a real change of the power of a host, even if no program knows of it.
 type Change struct {
 	At time.Time
 	To Power
-	// Hard tells that the operating system was not asked.
+	// Hard means that the operating system was not asked.
 	Hard bool
-	// Ramdisk tells that the host boots a ramdisk, and not what is on its disk.
+	// Ramdisk means that the host boots a ramdisk and not its disk.
 	Ramdisk bool
 }
 
-// Times are how long a host takes. What takes no time is done at once.
+// Times are how long a host takes for each step. A step of zero takes no time.
 type Times struct {
 	PowerOff, PowerOn time.Duration
-	// Boot is from when the power is on until the kubelet starts.
+	// Boot is the time from power on until the kubelet starts.
 	Boot time.Duration
-	// Registering is how long Ironic takes to verify the BMC of a host that it does not know.
+	// Registering is how long Ironic takes to verify the BMC of a new host.
 	Registering time.Duration
-	// Inspecting, Provisioning and Deprovisioning are how long the host stays in these states. One that takes no time is passed
-	// without being seen.
+	// Inspecting, Provisioning and Deprovisioning are how long the host stays in these states. A state of zero is never visible.
 	Inspecting, Provisioning, Deprovisioning time.Duration
 	// Servicing is how long the ramdisk takes to write firmware.
 	Servicing time.Duration
 }
 
-// Waits are how long BMO and Ironic wait before they look again.
+// Waits are how long BMO and Ironic wait before they act again.
 type Waits struct {
-	// Poll is after a reconcile with nothing to do. (bmh manageHostPower, steadyStateResult)
+	// Poll is the wait after a reconcile with nothing to do. (bmh manageHostPower, steadyStateResult)
 	Poll time.Duration
-	// Error is after the first error that was recorded; each further one doubles it, nine times. BMO takes half of that to all of it, at
-	// random; here it is always all of it. (result calculateBackoff)
+	// Error is the wait after the first recorded error; it doubles with each further error, up to the ninth. BMO waits at random for half
+	// to all of it, the model always for all of it. (result calculateBackoff)
 	Error time.Duration
-	// Short is while Ironic is busy; Long, while a ramdisk is at work. (ironic shortRetryDelay, longRetryDelay)
+	// Short is the wait while Ironic is busy, Long the wait while a ramdisk works. (ironic shortRetryDelay, longRetryDelay)
 	Short, Long time.Duration
-	// NotReady is while Ironic does not answer. (bmh provisionerNotReadyRetryDelay)
+	// NotReady is the wait while Ironic does not answer. (bmh provisionerNotReadyRetryDelay)
 	NotReady time.Duration
-	// Credentials is while the Secret of the BMC is missing. (bmh hostErrorRetryDelay)
+	// Credentials is the wait while the Secret of the BMC is missing. (bmh hostErrorRetryDelay)
 	Credentials time.Duration
-	// Detached is between two looks at a detached host. (bmh unmanagedRetryDelay)
+	// Detached is the wait between two reconciles of a detached host. (bmh unmanagedRetryDelay)
 	Detached time.Duration
-	// Serviced is after servicing has ended. (bmh subResourceNotReadyRetryDelay)
+	// Serviced is the wait after servicing. (bmh subResourceNotReadyRetryDelay)
 	Serviced time.Duration
-	// Sync is how old Ironic's own copy of the power may be. (conductor sync_power_state_interval)
+	// Sync is how often Ironic reads the power. (conductor sync_power_state_interval)
 	Sync time.Duration
-	// Recovery is how often Ironic tries a BMC again that it has given up. (conductor power_failure_recovery_interval)
+	// Recovery is how often Ironic tries a BMC again after it has given up. (conductor power_failure_recovery_interval)
 	Recovery time.Duration
-	// Change is how long Ironic waits for a host to follow an order. (ironic-image power_state_change_timeout)
+	// Change is how long Ironic waits until a host follows an order. (ironic-image power_state_change_timeout)
 	Change time.Duration
-	// Errors is how often the wait after an error, Error at first, is doubled, but for one. (result maxBackOffCount)
+	// Errors is the number of errors up to which the wait after an error doubles. (result maxBackOffCount)
 	Errors int
-	// Reset is the least that a reset takes. As long as it does Ironic has the node locked, and refuses another one: BMO, whose cache may
-	// not show yet that it has taken the ask away, would order it twice else. (ironic changePower, 409)
+	// Reset is the minimal time of a reset. Meanwhile Ironic has the node locked and refuses another reset, which BMO would otherwise order
+	// if its cache still had the annotation that BMO has removed. (ironic changePower, 409)
 	Reset time.Duration
 }
 
-// Real are the waits of BMO and of Ironic as Metal3 configures it.
+// Real returns the waits of BMO, and of Ironic in Metal3's configuration.
 func Real() Waits {
 	return Waits{
 		Poll: time.Minute, Error: 2 * time.Minute, Short: 3 * time.Second, Long: 10 * time.Second, NotReady: 30 * time.Second,
@@ -87,123 +86,122 @@ func Real() Waits {
 	}
 }
 
-// firstRetry and lastRetry are how long BMO waits after a reconcile that has failed, first and at most. (controller-runtime's rate limiter)
+// firstRetry and lastRetry are the first and the longest wait after a failed reconcile. (controller-runtime's rate limiter)
 const (
 	firstRetry = 5 * time.Millisecond
 	lastRetry  = 1000 * time.Second
 )
 
-// Credentials are what is wrong with what BMO knows of the BMC.
+// Credentials is what is wrong with the credentials of the BMC.
 type Credentials string
 
 const (
-	// Missing have no Secret. (bmh credentialsErrorResult)
+	// Missing means that there is no Secret. (bmh credentialsErrorResult)
 	Missing Credentials = "missing"
-	// Wrong are refused by the BMC. (bmh registerHost)
+	// Wrong means that the BMC refuses them. (bmh registerHost)
 	Wrong Credentials = "wrong"
 )
 
-// Faults are what is wrong, until it is no longer.
+// Faults are the current faults.
 type Faults struct {
-	// Stopped says that BMO does not run.
+	// Stopped means that BMO does not run.
 	Stopped bool
-	// Crashes says that BMO dies in the next reconcile in which it asks Ironic for anything, after it has asked and before it writes. It is
-	// Stopped then.
+	// Crashes makes BMO die in the next reconcile in which it asks Ironic for a change, after the request and before its write. It is then
+	// Stopped.
 	Crashes bool
-	// NotReady says that Ironic does not answer BMO, which knows that; Errors, that Ironic answers with errors. Neither is written
+	// NotReady means that Ironic does not answer and BMO knows it; Errors means that Ironic answers with errors. BMO writes neither of them
 	// anywhere.
 	NotReady, Errors bool
 
-	// Credentials are what is wrong with those of the BMC. A host that has been registered with good ones goes on until they change.
+	// Credentials is what is wrong with the credentials. A host that was registered with good ones is not affected until they change.
 	Credentials Credentials
-	// AdoptionFails says that Ironic does not take a host that was provisioned. (ironic Adopt)
+	// AdoptionFails means that Ironic does not adopt a provisioned host. (ironic Adopt)
 	AdoptionFails bool
-	// DataImageFails says that an image of data is to be attached to the host, and cannot be. (bmh handleDataImageActions)
+	// DataImageFails means that a data image cannot be attached to the host. (bmh handleDataImageActions)
 	DataImageFails bool
-	// Firmware says that firmware is to be written at the next reboot: there is a HostUpdatePolicy that allows it, and a setting that
-	// differs. It is no longer once it was written.
+	// Firmware means that firmware is written at the next reboot: a HostUpdatePolicy allows it, and a setting differs. The model clears it
+	// afterwards.
 	Firmware bool
-	// ServicingFails says that it cannot be.
+	// ServicingFails means that writing firmware fails.
 	ServicingFails bool
 
-	// Unreachable says that the BMC does not answer.
+	// Unreachable means that the BMC does not answer.
 	Unreachable bool
-	// IgnoresOff and IgnoresOn say that the BMC accepts such orders and does not follow them. It does late, if Ironic still waits for that
-	// when this ends. A reset is both.
+	// IgnoresOff and IgnoresOn mean that the BMC accepts such orders and does not follow them. If the fault ends while Ironic still waits,
+	// the BMC follows late. A reset counts as both.
 	IgnoresOff, IgnoresOn bool
-	// Refuses is what the BMC answers to every order; it is followed if this is empty.
+	// Refuses is the error with which the BMC answers every order; empty if it follows orders.
 	Refuses string
-	// Stale says that the BMC follows orders, and goes on to tell the power as it was.
+	// Stale means that the BMC follows orders but keeps reporting the old power.
 	Stale bool
-	// Races says that a change of power ends between the moment in which BMO reads it and that in which it wants to order it, so that
-	// there is nothing to order, and the power that is wanted is noted as the power that is. (bmh manageHostPower, last lines)
+	// Races means that a power change ends after BMO has read the power and before it orders a change: BMO then orders nothing, and records
+	// the wanted power as the current one. (bmh manageHostPower, last lines)
 	Races bool
 }
 
-// Host is one host: what is really so, what Ironic knows of it, and what is wrong. It is not safe for concurrent use.
+// Host is one host: its real state, what Ironic knows, and its faults. It is not safe for concurrent use.
 type Host struct {
 	Waits  Waits
 	Times  Times
 	Faults Faults
 
-	// Pinned keeps the host in a provisioning state, whatever is asked of it.
+	// Pinned keeps the host in a provisioning state, whatever its object asks for.
 	Pinned *bmov1alpha1.ProvisioningState
-	// ClearsAllReboots makes inspecting, provisioning and deprovisioning delete every reboot annotation, as BMO does up to 0.13. Since
-	// 0.14 they delete the one without a suffix alone. (bmh clearRebootAnnotations)
+	// ClearsAllReboots makes inspecting, provisioning and deprovisioning delete every reboot annotation, as BMO does up to 0.13. Since 0.14
+	// they delete only the one without a suffix. (bmh clearRebootAnnotations)
 	ClearsAllReboots bool
-	// NoConditions says that BMO writes no conditions, as before 0.13. (bmh computeConditions)
+	// NoConditions means that BMO writes no conditions, as before 0.13. (bmh computeConditions)
 	NoConditions bool
 
 	hardware hardware
 	node     node
-	// busy is the state in which a ramdisk is at work, since when.
+	// busy is the state in which a ramdisk works, and since is when it began.
 	busy  bmov1alpha1.ProvisioningState
 	since time.Time
 
-	// failures is how many passes have failed in a row.
+	// failures is how many reconciles have failed in a row.
 	failures int
 
 	changes []Change
 	wiped   bool
 }
 
-// Powered tells whether the power is really on.
+// Powered reports whether the power is really on.
 func (h *Host) Powered() bool { return h.hardware.on }
 
-// InRamdisk tells whether what runs is a ramdisk, and not what is on the disk.
+// InRamdisk reports whether the host runs a ramdisk and not its disk.
 func (h *Host) InRamdisk() bool { return h.hardware.on && h.hardware.ramdisk }
 
-// Changes returns what has happened to the power since it was last asked for, oldest first.
+// Changes returns the power changes since its last call, oldest first.
 func (h *Host) Changes() []Change {
 	changes := h.changes
 	h.changes = nil
 	return changes
 }
 
-// Wiped reports whether the disk was wiped since that was last asked for.
+// Wiped reports whether the disk was wiped since its last call.
 func (h *Host) Wiped() bool {
 	wiped := h.wiped
 	h.wiped = false
 	return wiped
 }
 
-// Install makes the host be one that Ironic knows, with that power: it was provisioned long ago.
+// Install makes the host known to Ironic with this power, as if it had been provisioned long ago.
 func (h *Host) Install(on bool, now time.Time) {
 	h.hardware.on = on
 	h.node = node{known: true, power: powerOf(on), synced: now}
 }
 
-// GoesOff reports whether the power goes by now. The kubelet is stopped before that.
+// GoesOff reports whether the power goes off by now. The caller stops the kubelet before that.
 func (h *Host) GoesOff(now time.Time) bool {
 	return h.hardware.order != "" && h.hardware.order != On && !h.hardware.ends.After(now)
 }
 
-// Press changes the power by hand, without a trace.
+// Press changes the power by hand. Nothing records it.
 func (h *Host) Press(to Power, now time.Time) { h.become(to, true, false, now) }
 
-// Stranded reports whether a ramdisk runs on the host that is known to no component any more, because Ironic has lost its database
-// meanwhile.
+// Stranded reports whether a ramdisk runs that no program knows of, because Ironic has lost its database.
 func (h *Host) Stranded() bool { return h.hardware.on && h.hardware.ramdisk && !h.node.servicing }
 
-// LoseDatabase makes Ironic forget the host, as one does whose database goes with its pod. It registers it anew when BMO asks for it.
+// LoseDatabase makes Ironic forget the host, as if its database were deleted with its pod. Ironic registers it again when BMO asks for it.
 func (h *Host) LoseDatabase() { h.node = node{} }

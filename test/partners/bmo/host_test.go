@@ -11,7 +11,7 @@ import (
 	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
-// The annotations that hosts are asked with.
+// Annotations and values that ask BMO for a reboot.
 const (
 	suffixed = bmov1alpha1.RebootAnnotationPrefix + "/test"
 	hard     = `{"mode":"hard","force":false}`
@@ -20,23 +20,23 @@ const (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// deployed asks for a host to be provisioned and switched on; external says that another system has provisioned it.
+// deployed makes BMO provision the host and power it on.
 func deployed(h *bmov1alpha1.BareMetalHost) {
 	h.Spec.Online, h.Spec.Image = true, &bmov1alpha1.Image{URL: "http://simulated/image"}
 }
 
-// player is a host with the object that BMO reconciles, by a clock of its own.
+// player is a host with its BareMetalHost and a clock.
 type player struct {
 	bmo.Host
 	t     *testing.T
 	bmh   *bmov1alpha1.BareMetalHost // nil once it is deleted
 	looks bmo.Looks
 	now   time.Time
-	// power is what has happened to the power since the host was ready for the test.
+	// power has the power changes since the host was ready for the test.
 	power []bmo.Power
 }
 
-// play has a host that is as its object asks after a while, with these times.
+// play returns a host with these times, after it has reached the state that its object asks for.
 func play(t *testing.T, times bmo.Times, edits ...func(*bmov1alpha1.BareMetalHost)) *player {
 	t.Helper()
 	p := &player{Host: bmo.Host{Waits: bmo.Real(), Times: times}, t: t, now: noon, bmh: &bmov1alpha1.BareMetalHost{}}
@@ -93,7 +93,7 @@ func (p *player) step() bool {
 	return true
 }
 
-// is fails the test unless the power went so, and is reported as on or off.
+// is fails the test unless these were the power changes and BMO reports this power.
 func (p *player) is(on bool, power ...bmo.Power) {
 	p.t.Helper()
 	if p.bmh.Status.PoweredOn != on || !slices.Equal(p.power, power) {
@@ -206,7 +206,7 @@ func TestAFailureIsReportedAndCountedAndClearedBySuccess(t *testing.T) {
 	if s.ErrorMessage != "no power for you" {
 		t.Errorf("it says %q", s.ErrorMessage)
 	}
-	// The wait until it is tried again doubles, and a change of annotations ends it.
+	// The wait before the next try doubles, and a change of annotations ends it.
 	counted := s.ErrorCount
 	p.pass(24 * time.Hour)
 	if got := p.bmh.Status.ErrorCount; got <= counted || got > counted+24 {

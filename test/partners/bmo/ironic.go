@@ -2,43 +2,43 @@ package bmo
 
 import "time"
 
-// hardware is what is really so.
+// hardware is the real state of the host.
 type hardware struct {
 	on bool
-	// ramdisk says that it runs one.
+	// ramdisk is true if it runs a ramdisk.
 	ramdisk bool
-	// order is what the BMC is carrying out, until ends; empty if nothing.
+	// order is what the BMC carries out until ends; empty if it does nothing.
 	order Power
 	hard  bool
 	ends  time.Time
 }
 
-// node is what Ironic knows of the host.
+// node is what Ironic knows about the host.
 type node struct {
-	// known says that it is registered; verified is when it will be.
+	// known is true if the host is registered; verified is when it will be.
 	known    bool
 	verified time.Time
-	// power is On or Off; empty if that could not be found out.
+	// power is On or Off; empty if Ironic could not read it.
 	power Power
-	// target is what the power is being changed to since asked, and until is when Ironic gives that up; ignored says that the BMC has not
-	// begun. failure is what the last change failed for.
+	// target is the power that Ironic ordered at asked. Ironic gives up at until. ignored is true while the BMC does not follow. failure is
+	// the error of the last order.
 	target       Power
 	asked, until time.Time
 	ignored      bool
 	failure      string
-	// synced is when the power was last compared with what the BMC says, and missed how often it could not be since.
+	// synced is when Ironic last compared its copy of the power with the BMC; missed is how often it could not since then.
 	synced time.Time
 	missed int
-	// fault says that Ironic has given the BMC up, and put the host into maintenance.
+	// fault is true if Ironic has given the BMC up and put the host into maintenance.
 	fault bool
-	// adopting says that Ironic is being asked once more to take a host that was provisioned.
+	// adopting is true while Ironic tries again to adopt a provisioned host.
 	adopting bool
-	// servicing says that a ramdisk writes firmware, until serviced; broken, that it has failed to.
+	// servicing is true while a ramdisk writes firmware, until serviced; broken is true if that failed.
 	servicing, broken bool
 	serviced          time.Time
 }
 
-// givesUp is how many times in a row the BMC may not answer. (conductor power_state_sync_max_retries)
+// givesUp is how many times in a row the BMC may fail to answer. (conductor power_state_sync_max_retries)
 const givesUp = 3
 
 func powerOf(on bool) Power {
@@ -48,7 +48,7 @@ func powerOf(on bool) Power {
 	return Off
 }
 
-// Next is the next moment at which anything happens by itself; zero if nothing does.
+// Next returns when the next thing happens by itself; zero if nothing does.
 func (h *Host) Next() time.Time {
 	var next time.Time
 	for _, at := range []time.Time{h.late(), h.ordered(), h.awaited(), h.synchronized(), h.serviced()} {
@@ -59,7 +59,7 @@ func (h *Host) Next() time.Time {
 	return next
 }
 
-// ignores tells whether the BMC does not follow an order.
+// ignores reports whether the BMC does not follow an order.
 func (h *Host) ignores(to Power) bool {
 	switch to {
 	case On:
@@ -70,7 +70,7 @@ func (h *Host) ignores(to Power) bool {
 	return h.Faults.IgnoresOff || h.Faults.IgnoresOn
 }
 
-// late is when an order is due that was ignored until now: at once, by the latest moment that is known.
+// late returns the time of an order that the BMC ignored and now follows; zero if there is none.
 func (h *Host) late() time.Time {
 	if h.node.ignored && !h.ignores(h.node.target) && h.node.target != "" && h.hardware.order == "" {
 		return h.node.asked
@@ -92,7 +92,7 @@ func (h *Host) awaited() time.Time {
 	return h.node.until
 }
 
-// synchronized is when Ironic looks at the power the next time, if it learns anything from that.
+// synchronized returns when Ironic reads the power next, if it will learn anything.
 func (h *Host) synchronized() time.Time {
 	n := h.node
 	switch {
@@ -102,7 +102,7 @@ func (h *Host) synchronized() time.Time {
 		return time.Time{}
 	case n.fault:
 		return n.synced.Add(h.Waits.Recovery)
-	case h.Faults.Unreachable || n.missed > 0 || n.power != h.told():
+	case h.Faults.Unreachable || n.missed > 0 || n.power != h.reported():
 		return n.synced.Add(h.Waits.Sync)
 	}
 	return time.Time{}
@@ -115,7 +115,7 @@ func (h *Host) serviced() time.Time {
 	return h.node.serviced
 }
 
-// Advance lets happen what happens by itself until now, in the order of time.
+// Advance advances the model to now, one event after the other.
 func (h *Host) Advance(now time.Time) {
 	for {
 		at := h.Next()
@@ -138,16 +138,16 @@ func (h *Host) Advance(now time.Time) {
 	}
 }
 
-// told is what the BMC says of the power.
-func (h *Host) told() Power {
+// reported returns the power that the BMC reports.
+func (h *Host) reported() Power {
 	if h.Faults.Stale && h.node.power != "" {
 		return h.node.power
 	}
 	return powerOf(h.hardware.on)
 }
 
-// synchronize compares Ironic's copy of the power with what the BMC says, and forces it on the host if they differ.
-// (conductor manager.py do_sync_power_state; force_power_state_during_sync is on)
+// synchronize compares Ironic's copy of the power with the BMC, and restores the power of the copy if they differ. (conductor manager.py
+// do_sync_power_state; force_power_state_during_sync is on)
 func (h *Host) synchronize(now time.Time) {
 	n := &h.node
 	n.synced = now
@@ -160,10 +160,10 @@ func (h *Host) synchronize(now time.Time) {
 	}
 	n.missed = 0
 	if n.fault || n.power == "" {
-		n.fault, n.power = false, h.told()
+		n.fault, n.power = false, h.reported()
 		return
 	}
-	if n.power != h.told() {
+	if n.power != h.reported() {
 		h.force(n.power, now)
 	}
 }
@@ -175,11 +175,10 @@ func (h *Host) force(to Power, now time.Time) {
 	h.begin(to, true, now)
 }
 
-// order is what Ironic's API does with a change of power that BMO asks for: it notes it, and has a conductor carry it out.
-// (conductor utils.py node_power_action)
+// order makes Ironic's API accept a power change from BMO and a conductor carry it out. (conductor utils.py node_power_action)
 func (h *Host) order(to Power, hard bool, now time.Time) {
 	n := &h.node
-	// It waits for longer than any healthy host takes; where hosts are slow, so is its patience.
+	// The timeout is longer than any healthy host of the model takes.
 	n.target, n.failure, n.asked, n.until, n.ignored = to, "", now, now.Add(max(h.Waits.Change, 2*h.takes(to))), false
 	switch {
 	case h.Faults.Unreachable:
@@ -199,7 +198,7 @@ func (h *Host) begin(to Power, hard bool, now time.Time) {
 	h.hardware.order, h.hardware.hard, h.hardware.ends = to, hard, now.Add(h.takes(to))
 }
 
-// takes is how long the host takes to follow an order.
+// takes returns how long the host takes to follow an order.
 func (h *Host) takes(to Power) time.Duration {
 	switch to {
 	case On:
@@ -211,7 +210,7 @@ func (h *Host) takes(to Power) time.Duration {
 	}
 }
 
-// carryOut is when the BMC has followed the order.
+// carryOut completes the order of the BMC.
 func (h *Host) carryOut(now time.Time) {
 	to, hard := h.hardware.order, h.hardware.hard
 	h.hardware.order = ""
@@ -219,7 +218,7 @@ func (h *Host) carryOut(now time.Time) {
 	h.confirm(now)
 }
 
-// confirm is when Ironic sees that the host has followed the order.
+// confirm makes Ironic see that the host has followed the order.
 func (h *Host) confirm(now time.Time) {
 	if h.Faults.Unreachable || h.Faults.Stale {
 		return
@@ -228,24 +227,24 @@ func (h *Host) confirm(now time.Time) {
 	h.node.target = ""
 }
 
-// fail ends a change of power. BMO finds out when it looks.
+// fail ends a power change with an error, which BMO sees in its next reconcile.
 func (h *Host) fail(why string) { h.node.target, h.node.failure = "", why }
 
-// become changes the power in fact.
+// become changes the real power.
 func (h *Host) become(to Power, hard, ramdisk bool, now time.Time) {
 	h.hardware.on, h.hardware.ramdisk = to != Off, ramdisk
 	h.changes = append(h.changes, Change{At: now, To: to, Hard: hard, Ramdisk: ramdisk})
 }
 
-// service has Ironic boot a ramdisk that writes firmware. (ironic servicing.go startServicing)
+// service makes Ironic boot a ramdisk that writes firmware. (ironic servicing.go startServicing)
 func (h *Host) service(now time.Time) {
 	h.node.servicing, h.node.broken, h.node.serviced = true, false, now.Add(h.Times.Servicing)
 	h.node.power = On
 	h.become(On, true, true, now)
 }
 
-// endServicing boots what is on the disk, however servicing has ended well; where it has failed the ramdisk stays on.
-// (conductor servicing.py do_node_service)
+// endServicing boots the disk after servicing has succeeded; after a failure the ramdisk keeps running. (conductor servicing.py
+// do_node_service)
 func (h *Host) endServicing(now time.Time) {
 	h.node.servicing, h.node.synced = false, now
 	if h.Faults.ServicingFails {

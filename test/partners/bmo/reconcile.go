@@ -14,15 +14,15 @@ import (
 
 // Pass is the result of one reconcile of BMO.
 type Pass struct {
-	// Object says that the metadata of the BareMetalHost has changed, and Status that its status has. BMO writes them by two whole updates,
-	// the metadata first. If neither is said nothing is written, whatever was changed in memory.
+	// Object means that the metadata of the BareMetalHost has changed, Status that its status has. BMO writes them with two whole updates,
+	// the metadata first. If neither is set, nothing is written, whatever has changed in memory.
 	Object, Status bool
-	// Again says that BMO looks again at once, After when it does else; never by itself if that is zero.
+	// Again means that BMO reconciles again at once. Otherwise it does after After, or not by itself if After is zero.
 	Again bool
 	After time.Duration
-	// Failed says that nothing is written, and that BMO looks again after a while that grows with each failure.
+	// Failed means that nothing is written, and that BMO reconciles again after a wait that grows with each failure.
 	Failed bool
-	// Event is the error that BMO tells by an event; empty if it tells none.
+	// Event is the error that BMO reports with an event; empty for none.
 	Event bmov1alpha1.ErrorType
 }
 
@@ -34,22 +34,22 @@ var (
 
 func after(d time.Duration) Pass { return Pass{After: d, Again: d == 0} }
 
-// saving is p with the status written.
+// saving returns p, with Status set if dirty.
 func (p Pass) saving(dirty bool) Pass {
 	p.Status = p.Status || dirty
 	return p
 }
 
-// pass is one reconcile while it is made.
+// pass is the state of one reconcile.
 type pass struct {
 	*Host
 	bmh *bmov1alpha1.BareMetalHost
 	now time.Time
-	// asked says that Ironic was asked for something that changes the host.
+	// asked is true if Ironic was asked for a change of the host.
 	asked bool
 }
 
-// Reconcile reconciles bmh, which is as the API server has it, and changes it as BMO would write it. (bmh Reconcile)
+// Reconcile reconciles bmh, as the API server has it, and changes it to what BMO would write. (bmh Reconcile)
 func (h *Host) Reconcile(bmh *bmov1alpha1.BareMetalHost, now time.Time) Pass {
 	h.Advance(now)
 	if h.Faults.Stopped {
@@ -87,14 +87,14 @@ func (p *pass) reconcile() Pass {
 	credentials := true
 	if state := p.state(); p.Faults.Credentials == Missing && state != bmov1alpha1.StateNone && state != bmov1alpha1.StateUnmanaged {
 		if p.bmh.DeletionTimestamp.IsZero() {
-			// The error is counted, and the status written, with each reconcile; nothing else is done. (bmh credentialsErrorResult)
+			// Each reconcile counts the error and writes the status, and does nothing else. (bmh credentialsErrorResult)
 			p.record(bmov1alpha1.RegistrationError, "The BMC secret does not exist")
 			return Pass{Status: true, After: p.Waits.Credentials, Event: bmov1alpha1.RegistrationError}
 		}
 		credentials = false
 	}
 	if p.Faults.NotReady {
-		return after(p.Waits.NotReady) // nothing is written, so that it cannot be noticed (bmh Reconcile, ErrNotReady)
+		return after(p.Waits.NotReady) // BMO writes nothing, so no client can notice it (bmh Reconcile, ErrNotReady)
 	}
 	if p.Faults.Errors {
 		return Pass{Failed: true}
@@ -106,8 +106,8 @@ func (p *pass) reconcile() Pass {
 	return done
 }
 
-// restore gives a host that came from another management cluster the status that it had there: clusterctl moves none. The one who paused
-// the host wrote it down. (bmh reconcileHostData)
+// restore restores the status of a host that was moved from another management cluster: clusterctl moves no status, so the client that
+// paused the host stored it in an annotation. (bmh reconcileHostData)
 func (p *pass) restore() (Pass, bool) {
 	kept, has := p.bmh.Annotations[bmov1alpha1.StatusAnnotation]
 	switch {
@@ -122,7 +122,7 @@ func (p *pass) restore() (Pass, bool) {
 
 func (p *pass) state() bmov1alpha1.ProvisioningState { return p.bmh.Status.Provisioning.State }
 
-// advance is the state machine. (hsm ReconcileState)
+// advance is BMO's state machine. (hsm ReconcileState)
 func (p *pass) advance(credentials bool) Pass {
 	if p.Pinned != nil && p.state() != *p.Pinned {
 		p.bmh.Status.Provisioning.State = *p.Pinned
@@ -164,28 +164,28 @@ func (p *pass) enters(state bmov1alpha1.ProvisioningState) Pass {
 	return saves
 }
 
-// status sets the operational status, and reports whether it was another.
+// status sets the operational status, and reports whether it has changed.
 func (p *pass) status(is bmov1alpha1.OperationalStatus) bool {
 	was := p.bmh.Status.OperationalStatus
 	p.bmh.Status.OperationalStatus = is
 	return was != is
 }
 
-// record notes an error. (bmh setErrorMessage)
+// record writes an error to the status. (bmh setErrorMessage)
 func (p *pass) record(kind bmov1alpha1.ErrorType, message string) {
 	p.bmh.Status.OperationalStatus = bmov1alpha1.OperationalStatusError
 	p.bmh.Status.ErrorType, p.bmh.Status.ErrorMessage = kind, message
 	p.bmh.Status.ErrorCount++
 }
 
-// failed ends a reconcile with an error that is noted, and reported. (bmh recordActionFailure)
+// failed ends a reconcile with an error in the status and an event. (bmh recordActionFailure)
 func (p *pass) failed(kind bmov1alpha1.ErrorType, message string) Pass {
 	p.record(kind, message)
 	wait := p.Waits.Error << (min(p.bmh.Status.ErrorCount, p.Waits.Errors) - 1)
 	return Pass{Status: true, After: wait, Event: kind}
 }
 
-// clear takes an error back, and leaves how often there was one. (bmh clearErrorWithStatus)
+// clear removes the error but keeps the number of errors. (bmh clearErrorWithStatus)
 func (p *pass) clear(status bmov1alpha1.OperationalStatus) bool {
 	s := &p.bmh.Status
 	dirty := p.status(status)
@@ -196,7 +196,7 @@ func (p *pass) clear(status bmov1alpha1.OperationalStatus) bool {
 
 func (p *pass) cleared() bool { return p.clear(bmov1alpha1.OperationalStatusOK) }
 
-// conditions computes Manageable, and reports whether it is another. (bmh computeConditions)
+// conditions computes the condition Manageable, and reports whether it has changed. (bmh computeConditions)
 func (p *pass) conditions() bool {
 	if p.NoConditions {
 		return false
@@ -220,7 +220,7 @@ func (p *pass) conditions() bool {
 	return meta.SetStatusCondition(&p.bmh.Status.Conditions, c)
 }
 
-// mayBeDetached are the states in which a host may be detached without force: those in which nothing is under way. (hsm checkDetachedHost)
+// mayBeDetached are the states in which a host can be detached without force, because nothing is in progress. (hsm checkDetachedHost)
 var mayBeDetached = []bmov1alpha1.ProvisioningState{
 	bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned, bmov1alpha1.StateReady, bmov1alpha1.StateAvailable,
 }
@@ -231,7 +231,7 @@ func (p *pass) detachedBy() (arguments bmov1alpha1.DetachedAnnotationArguments, 
 	return arguments, is
 }
 
-// detach has Ironic forget a host that is detached, or takes it back. (hsm checkDetachedHost, bmh detachHost)
+// detach makes Ironic forget a detached host, or ends the detachment. (hsm checkDetachedHost, bmh detachHost)
 func (p *pass) detach() (Pass, bool) {
 	arguments, asked := p.detachedBy()
 	state := p.state()
@@ -250,7 +250,7 @@ func (p *pass) detach() (Pass, bool) {
 	return Pass{}, false
 }
 
-// register makes sure that Ironic knows the host, and can talk to its BMC. (hsm ensureRegistered, bmh registerHost, ironic register.go)
+// register makes sure that Ironic knows the host and can use its BMC. (hsm ensureRegistered, bmh registerHost, ironic register.go)
 func (p *pass) register() (Pass, bool) {
 	switch p.state() {
 	case bmov1alpha1.StateNone, bmov1alpha1.StateUnmanaged, bmov1alpha1.StateDeleting:
@@ -280,25 +280,25 @@ func (p *pass) register() (Pass, bool) {
 	return Pass{}, false
 }
 
-// Looks are the moments at which BMO looks at a host: when it hears of a change of what others write, and when it wants to look again. The
-// zero value has looked at nothing. With a work queue it is not needed.
+// Looks says when BMO reconciles a host: when something that others write has changed, and when BMO has asked to be called again. The zero
+// value has reconciled nothing. A caller with a work queue does not need it.
 type Looks struct {
 	heard string
 	again time.Time
 }
 
-// Due reports whether BMO looks at bmh now, which it has heard of then.
+// Due reports whether BMO reconciles bmh now, and records that it does.
 func (l *Looks) Due(bmh *bmov1alpha1.BareMetalHost, now time.Time) bool {
 	spec, err := json.Marshal(bmh.Spec) // it has pointers, which differ between copies
-	told := fmt.Sprint(bmh.UID, bmh.Annotations, bmh.Finalizers, bmh.DeletionTimestamp, string(spec), err)
-	if told == l.heard && (l.again.IsZero() || now.Before(l.again)) {
+	heard := fmt.Sprint(bmh.UID, bmh.Annotations, bmh.Finalizers, bmh.DeletionTimestamp, string(spec), err)
+	if heard == l.heard && (l.again.IsZero() || now.Before(l.again)) {
 		return false
 	}
-	l.heard, l.again = told, time.Time{}
+	l.heard, l.again = heard, time.Time{}
 	return true
 }
 
-// Note notes when BMO wants to look again after a reconcile.
+// Note records when BMO wants to reconcile again.
 func (l *Looks) Note(done Pass, now time.Time) {
 	switch {
 	case done.Again:
@@ -308,14 +308,14 @@ func (l *Looks) Note(done Pass, now time.Time) {
 	}
 }
 
-// Next is when it wants to look again; zero if it does not.
+// Next returns when BMO wants to reconcile again; zero if it does not.
 func (l *Looks) Next() time.Time { return l.again }
 
-// Now makes it look again now.
+// Now makes BMO reconcile at a time.
 func (l *Looks) Now(now time.Time) { l.again = now }
 
-// Restart makes it look at everything anew.
+// Restart makes BMO reconcile everything again.
 func (l *Looks) Restart() { l.heard = "" }
 
-// Forget makes it want nothing of a host that is gone.
+// Forget cancels the next reconcile of a deleted host.
 func (l *Looks) Forget() { l.again = time.Time{} }

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// stateAsked is the state that comes next after one in which nothing is being done. (hsm handleNone to handleProvisioned)
+// stateAsked returns the next state after one in which nothing is in progress. (hsm handleNone to handleProvisioned)
 func (p *pass) stateAsked() bmov1alpha1.ProvisioningState {
 	state, external := p.state(), p.bmh.Spec.ExternallyProvisioned
 	switch state {
@@ -42,15 +42,15 @@ func (p *pass) stateAsked() bmov1alpha1.ProvisioningState {
 	return state
 }
 
-// unwanted tells whether what is on the host's disk shall go. (hsm imageProvisioningCancelled)
+// unwanted reports whether the image on the host's disk shall be removed. (hsm imageProvisioningCancelled)
 func (p *pass) unwanted() bool {
 	if p.bmh.Status.Provisioning.Image.URL == "" {
-		return false // pinned to this state: there never was anything
+		return false // the host is pinned to this state and never had an image
 	}
 	return p.bmh.Spec.Image == nil || p.bmh.Spec.Image.URL != p.bmh.Status.Provisioning.Image.URL
 }
 
-// work reconciles a host that is not in service. (hsm handle...)
+// work reconciles a host that is neither provisioned nor available. (hsm handle...)
 func (p *pass) work() Pass {
 	if p.busy != p.state() {
 		p.busy, p.since = p.state(), p.now
@@ -71,8 +71,8 @@ func (p *pass) work() Pass {
 	return p.enters(next)
 }
 
-// ramdisk is a state in which a ramdisk is at work: it takes its time, begins anew if a reboot is forced, and takes reboot annotations
-// away. (bmh actionInspecting, actionProvisioning)
+// ramdisk handles a state in which a ramdisk works for some time: a forced reboot starts it again, and reboot annotations are removed. (bmh
+// actionInspecting, actionProvisioning)
 func (p *pass) ramdisk(takes time.Duration, then bmov1alpha1.ProvisioningState) Pass {
 	if forced, _ := RebootAsked(p.bmh.Annotations, true); forced {
 		p.since = p.now
@@ -88,7 +88,7 @@ func (p *pass) ramdisk(takes time.Duration, then bmov1alpha1.ProvisioningState) 
 
 func (p *pass) left(takes time.Duration) time.Duration { return p.since.Add(takes).Sub(p.now) }
 
-// clearReboots deletes the reboot annotations that do not outlive a change of the provisioning state. (bmh clearRebootAnnotations)
+// clearReboots deletes the reboot annotations that BMO removes when the provisioning state changes. (bmh clearRebootAnnotations)
 func (p *pass) clearReboots() bool {
 	before := len(p.bmh.Annotations)
 	maps.DeleteFunc(p.bmh.Annotations, func(key, _ string) bool {
@@ -97,7 +97,7 @@ func (p *pass) clearReboots() bool {
 	return len(p.bmh.Annotations) != before
 }
 
-// deploy ends with an image on the disk. The power is a matter of the state that comes next. (bmh actionProvisioning)
+// deploy writes the image to the disk. The next state changes the power. (bmh actionProvisioning)
 func (p *pass) deploy() Pass {
 	if p.bmh.Spec.Image == nil {
 		return p.enters(bmov1alpha1.StateDeprovisioning)
@@ -112,7 +112,7 @@ func (p *pass) deploy() Pass {
 	return done
 }
 
-// undeploy switches the host off and wipes its disk. (bmh actionDeprovisioning, ironic Deprovision)
+// undeploy powers the host off and wipes its disk. (bmh actionDeprovisioning, ironic Deprovision)
 func (p *pass) undeploy() Pass {
 	if p.clearReboots() {
 		return Pass{Object: true, Again: true}
@@ -138,7 +138,7 @@ func (p *pass) undeploy() Pass {
 	return p.enters(bmov1alpha1.StateAvailable)
 }
 
-// turnOff switches the host off the hard way, and reports whether that ends the pass.
+// turnOff powers the host off hard, and reports whether that ends the reconcile.
 func (p *pass) turnOff(kind bmov1alpha1.ErrorType) (Pass, bool) {
 	n := &p.node
 	switch force := p.bmh.Status.ErrorType == kind; {
@@ -154,7 +154,7 @@ func (p *pass) turnOff(kind bmov1alpha1.ErrorType) (Pass, bool) {
 	return again.saving(p.cleared()), true
 }
 
-// beginsToDelete takes the host to the state in which it is deleted. (hsm checkInitiateDelete)
+// beginsToDelete changes the state to the next one of a deletion, and reports whether it did. (hsm checkInitiateDelete)
 func (p *pass) beginsToDelete() bool {
 	if p.bmh.DeletionTimestamp.IsZero() {
 		return false
@@ -187,10 +187,10 @@ func (p *pass) beginsToDelete() bool {
 	return true
 }
 
-// deletesAfter is how many errors keep a host from being deleted. (hsm retryCount)
+// deletesAfter is the number of errors after which a deletion goes on regardless. (hsm retryCount)
 const deletesAfter = 3
 
-// powerOffBeforeDelete is the last reconcile but one. (hsm handlePoweringOffBeforeDelete)
+// powerOffBeforeDelete powers off a host before its deletion. (hsm handlePoweringOffBeforeDelete)
 func (p *pass) powerOffBeforeDelete() Pass {
 	if !p.bmh.Spec.DisablePowerOff {
 		if done, ends := p.turnOff(bmov1alpha1.PowerManagementError); ends && p.bmh.Status.ErrorCount <= deletesAfter {
@@ -201,7 +201,7 @@ func (p *pass) powerOffBeforeDelete() Pass {
 	return p.enters(bmov1alpha1.StateDeleting)
 }
 
-// delete lets the object go. (bmh actionDeleting)
+// delete removes the finalizer. (bmh actionDeleting)
 func (p *pass) delete() Pass {
 	p.node = node{}
 	if !controllerutil.RemoveFinalizer(p.bmh, bmov1alpha1.BareMetalHostFinalizer) {
@@ -210,13 +210,13 @@ func (p *pass) delete() Pass {
 	return Pass{Object: true}
 }
 
-// steady reconciles a host with an image on it. (bmh actionManageSteadyState)
+// steady reconciles a provisioned host. (bmh actionManageSteadyState)
 func (p *pass) steady() Pass {
 	if next := p.stateAsked(); next != p.state() && p.Pinned == nil {
 		return p.enters(next)
 	}
 	if p.Faults.AdoptionFails {
-		// It is tried again with each reconcile that finds the error noted, and the error is removed meanwhile. (ironic Adopt)
+		// BMO tries again in each reconcile that finds the error in the status, and removes the error meanwhile. (ironic Adopt)
 		if p.bmh.Status.ErrorType == bmov1alpha1.ProvisionedRegistrationError && !p.node.adopting {
 			p.node.adopting = true
 			return after(p.Waits.Short).saving(p.cleared())
@@ -230,7 +230,7 @@ func (p *pass) steady() Pass {
 	return p.managePower()
 }
 
-// managePower follows the power of the host, as Ironic knows it, and orders another if it is not as asked. (bmh manageHostPower)
+// managePower copies the power that Ironic knows to the status, and orders a change if another power is wanted. (bmh manageHostPower)
 func (p *pass) managePower() Pass {
 	s := &p.bmh.Status
 	if p.node.power != "" && (p.node.power == On) != s.PoweredOn {
@@ -252,7 +252,7 @@ func (p *pass) managePower() Pass {
 	return p.change(OrderFor(p.bmh, wanted), hard || s.ErrorCount > 0)
 }
 
-// beforePower is what comes before anything is ordered: images, reboots that are done, firmware.
+// beforePower handles what comes before a power change: data images, completed reboots, firmware.
 func (p *pass) beforePower() (done Pass, ends bool) {
 	s, wanted := &p.bmh.Status, p.bmh.Spec.Online
 	provisioned := Deployed(p.state())
@@ -263,7 +263,7 @@ func (p *pass) beforePower() (done Pass, ends bool) {
 		delete(p.bmh.Annotations, bmov1alpha1.RebootAnnotationPrefix)
 		return Pass{Object: true, Again: true}, true
 	}
-	// Whether a reboot annotation keeps the host off is asked only further down.
+	// Only later does BMO check whether a reboot annotation keeps the host off.
 	mayService := provisioned && !s.PoweredOn && wanted
 	if mayService || s.OperationalStatus == bmov1alpha1.OperationalStatusServicing || s.ErrorType == bmov1alpha1.ServicingError {
 		return p.service()
@@ -271,7 +271,7 @@ func (p *pass) beforePower() (done Pass, ends bool) {
 	return Pass{}, false
 }
 
-// change has Ironic change the power. (bmh manageHostPower; ironic PowerOn, PowerOff, changePower)
+// change makes Ironic change the power. (bmh manageHostPower; ironic PowerOn, PowerOff, changePower)
 func (p *pass) change(to Power, hard bool) Pass {
 	s, n := &p.bmh.Status, &p.node
 	force := s.ErrorType == bmov1alpha1.PowerManagementError
@@ -280,12 +280,12 @@ func (p *pass) change(to Power, hard bool) Pass {
 	switch {
 	case n.servicing:
 		done = after(p.Waits.Short)
-	case n.target == to: // it waits; or, for a reset, Ironic says that the node is locked, and BMO looks again
+	case n.target == to: // BMO waits; for a reset Ironic answers that the node is locked, and BMO tries again
 		done = after(p.Waits.Short)
 	case n.target == "" && n.failure != "" && !force:
 		refused = n.failure
 	case p.Faults.Races && n.power != "" && to != Reset:
-		// It ends between the read and the order: nothing has to be ordered, and what is wanted is noted as what is.
+		// The change ends between the read and the order: BMO orders nothing, and records the wanted power as the current one.
 		p.become(to, hard, false, p.now)
 		n.power, n.synced = to, p.now
 		s.PoweredOn, s.ErrorCount = p.bmh.Spec.Online, 0
@@ -296,7 +296,7 @@ func (p *pass) change(to Power, hard bool) Pass {
 		done = again
 	}
 	if to == Reset {
-		// The ask is taken for carried out, also if it has failed: this comes before the error is looked at.
+		// BMO takes the reboot for carried out even if it has failed, because it checks for the error later.
 		if _, asked := p.bmh.Annotations[bmov1alpha1.RebootAnnotationPrefix]; asked {
 			delete(p.bmh.Annotations, bmov1alpha1.RebootAnnotationPrefix)
 			return Pass{Object: true, Again: true}
@@ -311,8 +311,8 @@ func (p *pass) change(to Power, hard bool) Pass {
 	return done.saving(p.cleared())
 }
 
-// service writes the firmware that is to be written, before anything else is done to the power of a host that is off, also of one that is
-// held off. (bmh doServiceIfNeeded, ironic servicing.go)
+// service writes pending firmware before anything else happens to the power of a host that is off, even if an annotation keeps the host
+// off. (bmh doServiceIfNeeded, ironic servicing.go)
 func (p *pass) service() (done Pass, ends bool) {
 	s, n := &p.bmh.Status, &p.node
 	serviced := s.OperationalStatus == bmov1alpha1.OperationalStatusServicing
@@ -339,7 +339,7 @@ func (p *pass) service() (done Pass, ends bool) {
 	return after(p.Waits.Serviced).saving(true), true
 }
 
-// OrderFor is what a BMC is asked for to bring a host where it is wanted.
+// OrderFor returns the order to a BMC that brings a host to the wanted power.
 func OrderFor(bmh *bmov1alpha1.BareMetalHost, on bool) Power {
 	switch {
 	case on:
@@ -351,13 +351,13 @@ func OrderFor(bmh *bmov1alpha1.BareMetalHost, on bool) Power {
 	}
 }
 
-// Deployed reports whether a host in that state has an image on it: a reboot annotation needs no force then.
+// Deployed reports whether a host in that state has an image. Then a reboot annotation needs no force.
 func Deployed(state bmov1alpha1.ProvisioningState) bool {
 	return state == bmov1alpha1.StateProvisioned || state == bmov1alpha1.StateExternallyProvisioned
 }
 
-// RebootAsked tells whether any annotation asks for a reboot, with force if that is needed, and whether any of those asks for a hard one. A
-// value that cannot be read asks for a soft one. (bmh hasRebootAnnotation)
+// RebootAsked reports whether an annotation asks for a reboot, with force if forced, and whether one of those asks for a hard one. An
+// invalid value asks for a soft reboot. (bmh hasRebootAnnotation)
 func RebootAsked(annotations map[string]string, forced bool) (asked, hard bool) {
 	for key, value := range annotations {
 		if !isReboot(key) {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// builder provides programs. What it builds is in .rig/built, and .rig/bin has a link to each program, there or among the assets of
-// envtest: so switching between the two builds nothing again.
+// builder provides programs. Their builds are in .rig/built. .rig/bin has a link to each program, either there or in the assets of envtest,
+// so that switching between the two rebuilds nothing.
 type builder struct {
 	root   string
 	assets string
@@ -24,7 +24,7 @@ type builder struct {
 func (b *builder) bin() string   { return filepath.Join(b.root, ".rig", "bin") }
 func (b *builder) built() string { return filepath.Join(b.root, ".rig", "built") }
 
-// provide leaves every named program in .rig/bin.
+// provide makes sure that .rig/bin has all named programs.
 func (b *builder) provide(ctx context.Context, names []string) error {
 	wanted, err := named(names)
 	if err != nil {
@@ -58,7 +58,7 @@ func (b *builder) provide(ctx context.Context, names []string) error {
 	return nil
 }
 
-// settled links a program that need not be built: one from the assets, or one that was built from what its sources are now.
+// settled links a program that needs no build, and reports whether there is one: in the assets, or a build whose inputs have not changed.
 func (b *builder) settled(ctx context.Context, p program) (bool, error) {
 	asset, version, why, err := b.asset(ctx, p)
 	if err != nil {
@@ -87,7 +87,7 @@ func (b *builder) settled(ctx context.Context, p program) (bool, error) {
 	return false, nil
 }
 
-// link points .rig/bin at the program and reports whether it pointed elsewhere before.
+// link makes .rig/bin link to target, and reports whether the link changed.
 func (b *builder) link(p program, target string) (bool, error) {
 	link := filepath.Join(b.bin(), p.name)
 	if now, err := os.Readlink(link); err == nil && now == target {
@@ -103,10 +103,10 @@ func (b *builder) link(p program, target string) (bool, error) {
 	return true, nil
 }
 
-// record is the file that says what a program was built from.
+// record is the file with the inputs of the last build of a program.
 func (b *builder) record(p program) string { return filepath.Join(b.built(), p.name+".inputs") }
 
-// inputs is a sum over all that decides how a program comes out, but for the Go toolchain.
+// inputs returns a hash of everything that determines a program except the Go toolchain.
 func (b *builder) inputs(p program) (string, error) {
 	folder := filepath.Join(b.root, p.from.folder)
 	files := []string{filepath.Join(folder, "go.mod"), filepath.Join(folder, "go.sum")}
@@ -136,8 +136,8 @@ func (b *builder) inputs(p program) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// build makes programs of one module, with one command. They are made elsewhere and moved when all is done, so that an interrupted build
-// leaves nothing behind that seems to be finished.
+// build builds programs of one module with one command. They are built in a temporary folder and moved at the end, so an interrupted build
+// leaves no file that looks finished.
 func (b *builder) build(ctx context.Context, stale []program) (err error) {
 	part, err := os.MkdirTemp(b.built(), "part-")
 	if err != nil {
@@ -150,7 +150,7 @@ func (b *builder) build(ctx context.Context, stale []program) (err error) {
 	for _, p := range stale {
 		names = append(names, p.name)
 		usually += p.usually
-		if err := remove(filepath.Join(b.bin(), p.name)); err != nil { // else an older one would look finished
+		if err := remove(filepath.Join(b.bin(), p.name)); err != nil { // otherwise the old program would look finished
 			return err
 		}
 	}
@@ -191,8 +191,8 @@ func (b *builder) make(ctx context.Context, stale []program, into string) error 
 	return run(ctx, filepath.Join(b.root, first.from.folder), args...)
 }
 
-// finish moves a program to where it is looked for. Its record comes last, and the old one goes first: a program without a record is built
-// again.
+// finish moves a program into place. It removes the old record first and writes the new one last, because a program without a record is
+// built again.
 func (b *builder) finish(p program, from string) error {
 	inputs, err := b.inputs(p)
 	if err != nil {

@@ -1,13 +1,13 @@
-// Command build puts the programs of the rig into .rig/bin, and says what it does while it does so.
+// Command build puts the programs of the rig into .rig/bin, and reports its progress.
 //
 //	build [-root FOLDER] PROGRAM...
 //	build -what NAME [-usually 2m] -- COMMAND [ARGUMENT...]
 //
-// The first form builds what is missing or older than its source, and nothing else. It takes etcd, kube-apiserver and
-// kube-controller-manager from the folder that KUBEBUILDER_ASSETS names, if they are there and of the right minor version. This is the only
-// place that decides so: all others look into .rig/bin.
+// The first form builds the programs that are missing or older than their sources. It takes etcd, kube-apiserver and
+// kube-controller-manager from the folder in KUBEBUILDER_ASSETS if it has them in the right minor version. No other code decides this: all
+// others use .rig/bin.
 //
-// The second form runs a command that may take long. It is quiet if the command is done at once.
+// The second form runs a command that may take long, and prints nothing if it ends soon.
 package main
 
 import (
@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// assetsEnv is the variable of envtest: setup-envtest prints its value.
+	// assetsEnv is the variable of envtest; setup-envtest prints a value for it.
 	assetsEnv = "KUBEBUILDER_ASSETS"
-	// quietFor is how long a command of the second form may take before a line says that it runs.
+	// quietFor is how long a command of the second form may run before the first line.
 	quietFor = 3 * time.Second
 	// remindEvery is the time between two lines about one build.
 	remindEvery = 30 * time.Second
@@ -43,7 +43,7 @@ func main() {
 	}
 	flag.Parse()
 
-	// SIGTERM is what make passes on when it is stopped, SIGHUP what a terminal sends that is closed.
+	// make passes on SIGTERM when it is stopped; a closed terminal sends SIGHUP.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	say := progress{}
 	var err error
@@ -66,7 +66,7 @@ func main() {
 	}
 }
 
-// exitCode is the one of the command that failed, so that the second form can stand for its command.
+// exitCode returns the exit code of the failed command, so that the second form exits like its command.
 func exitCode(err error) int {
 	var failed *commandError
 	if errors.As(err, &failed) && failed.code > 0 {
@@ -75,7 +75,7 @@ func exitCode(err error) int {
 	return 1
 }
 
-// commandError says which command failed, in few words: the command itself has written why.
+// commandError names the failed command. The command itself has printed why it failed.
 type commandError struct {
 	args []string
 	err  error
@@ -88,15 +88,15 @@ func (e *commandError) Error() string {
 
 func (e *commandError) Unwrap() error { return e.err }
 
-// endFor is how long a command that was interrupted may take to remove its temporary files.
+// endFor is how long an interrupted command may take to remove its temporary files.
 const endFor = 5 * time.Second
 
-// run runs a command in a folder, with our output. It returns when the command and all that it started are gone.
+// run runs a command in a folder with our output, and returns when the command and all its child processes have ended.
 func run(ctx context.Context, folder string, args ...string) error {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = folder
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr // nothing that is built has an output of its own
-	// A group of its own, so that a signal to this process alone ends the compilers as well.
+	// The command has its own process group, so that an interruption of this process ends the compilers too.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", args[0], err)
@@ -120,21 +120,21 @@ func run(ctx context.Context, folder string, args ...string) error {
 	return ctx.Err()
 }
 
-// progress writes lines about work that takes long. It needs no terminal.
+// progress prints lines about a long task. It needs no terminal.
 type progress struct {
-	// name begins each line.
+	// name is the prefix of each line.
 	name string
-	// quiet is how long work may take before the first line about it.
+	// quiet is how long the task may take before the first line.
 	quiet time.Duration
 }
 
 func (p progress) line(format string, args ...any) {
-	// Progress that cannot be shown is no reason to fail.
+	// An error here is no reason to fail.
 	_, _ = fmt.Fprintf(os.Stderr, "%s: %s\n", p.name, fmt.Sprintf(format, args...))
 }
 
-// during does the work. It says what is built and how long that usually takes, then how long it has taken so far, and in the end how long
-// it took.
+// during runs work. It prints what is built and how long that usually takes, then from time to time how long it has taken, and the total at
+// the end.
 func (p progress) during(ctx context.Context, what string, usually time.Duration, work func(context.Context) error) error {
 	began := time.Now()
 	ended := make(chan error, 1)

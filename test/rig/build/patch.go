@@ -10,24 +10,23 @@ import (
 	"strings"
 )
 
-// patch is a change to one file of a dependency: the text old, which is in it exactly so many times, becomes the text new. It is for what
-// no main function of ours can reach. `go build -overlay` is no way: it refuses files of the module cache.
+// patch changes one file of a dependency: it replaces the text old, which must occur exactly times times, by new. It is for code that our
+// main functions cannot configure. `go build -overlay` is no alternative: it refuses files of the module cache.
 type patch struct {
 	dependency, file string
 	old, new         string
 	times            int
 }
 
-// loopback makes the in-memory backend of Cluster API's docker provider listen on loopback, where upstream listens on every address: for
-// its page about the simulation, and in two places for the API server of a cluster. The address that it has a flag for is only the one that
-// it announces.
+// loopback makes the in-memory backend of Cluster API's docker provider listen on loopback instead of all addresses: for its debugging
+// page, and in two places for the API server of a cluster. The backend has a flag only for the address that it advertises.
 var loopback = patch{
 	dependency: "sigs.k8s.io/cluster-api/test", file: "infrastructure/inmemory/pkg/server/mux.go",
 	old: `net.Listen("tcp", fmt.Sprintf(":%d"`, new: `net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d"`, times: 3,
 }
 
-// apply changes the content of the file, or fails: after another version of the dependency is taken, nothing shall listen where it should
-// not. So the function that old calls is called nowhere else.
+// apply changes the content of the file. It fails if old is not there as often as times says, or its function is called elsewhere: a new
+// version of the dependency must not listen on other addresses unnoticed.
 func (p patch) apply(content string) (string, error) {
 	call, _, _ := strings.Cut(p.old, "(")
 	if found := strings.Count(content, p.old); found != p.times || strings.Count(content, call+"(") != p.times {
@@ -37,7 +36,8 @@ func (p patch) apply(content string) (string, error) {
 	return strings.ReplaceAll(content, p.old, p.new), nil
 }
 
-// patched writes a copy of the dependency with the change, and a go.mod that takes the copy for it, into a folder. It returns the go.mod.
+// patched writes a changed copy of the dependency into a folder, and a go.mod that replaces the dependency by the copy. It returns that
+// go.mod.
 func (b *builder) patched(ctx context.Context, from module, into string) (string, error) {
 	p := from.patch
 	folder := filepath.Join(b.root, from.folder)
@@ -94,7 +94,7 @@ func copyFile(from, to, more string) error {
 	return nil
 }
 
-// download returns the folder of a dependency of the module in a folder, after it was downloaded if it was not.
+// download downloads a dependency of the module in folder if necessary, and returns the dependency's folder.
 func download(ctx context.Context, folder, dependency string) (string, error) {
 	if err := run(ctx, folder, goCommand(), "mod", "download", dependency); err != nil {
 		return "", err

@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// module is a folder with a go.mod that programs are built from.
+// module is a folder with a go.mod, from which programs are built.
 type module struct {
 	folder string
-	// version is the dependency whose version the programs show, and stamp the package that has it. Both are empty if they show none.
+	// The programs print the version of the dependency version, from variables in the package stamp. Both are empty if they print none.
 	version, stamp string
-	// patch is what is changed in a dependency, if anything is.
+	// patch is the change of a dependency, if there is one.
 	patch patch
 }
 
 var (
-	// Without a version, Cluster API refuses to talk to the API server.
+	// Without a version Cluster API refuses to talk to the API server.
 	kube = module{folder: "test/rig/kube", version: "k8s.io/kubernetes", stamp: "k8s.io/component-base/version"}
-	// clusterctl chooses releases by its own version.
+	// clusterctl uses its own version to choose releases.
 	capi     = module{folder: "test/rig/capi", version: "sigs.k8s.io/cluster-api", stamp: "sigs.k8s.io/cluster-api/version"}
 	inMemory = module{folder: capi.folder, version: capi.version, stamp: capi.stamp, patch: loopback}
 	project  = module{folder: "."}
@@ -37,24 +37,24 @@ const etcdServer = "go.etcd.io/etcd/server/v3"
 type program struct {
 	name string
 	from module
-	// builds is a package.
+	// builds is the package to build.
 	builds string
-	// output is how go names it, if not by its name.
+	// output is the file name that go gives it, if that is not name.
 	output string
-	// sources are patterns of files, below its module, that it is made of besides go.mod and go.sum.
+	// sources are patterns of its source files, relative to the folder of its module. go.mod and go.sum are always included.
 	sources []string
-	// usually is how long it takes on two cores, if nothing is cached but what kubemend itself is built from.
+	// usually is how long the build takes on two cores if only kubemend's own dependencies are cached.
 	usually time.Duration
-	// asset says that it may come from KUBEBUILDER_ASSETS if it is of the same minor version as this dependency, or older by no more than
-	// older minor versions. Empty if it may not.
+	// asset is a dependency: the program may come from KUBEBUILDER_ASSETS if it has the same minor version as this dependency. It is empty
+	// if the program must be built.
 	asset string
+	// older is how many minor versions older it may be.
 	older int
 }
 
-// programs are all that a rig can run. Those of one module are built by one go command: they share most of what is compiled, and are linked
-// side by side.
+// programs are all programs of a rig. One go command builds all programs of a module, because they share most packages.
 var programs = []program{
-	// kube-apiserver works with the etcd of the minor version before as well.
+	// kube-apiserver also works with the etcd of the previous minor version.
 	{name: "etcd", from: kube, builds: etcdServer, output: "server", usually: 20 * time.Second, asset: etcdServer, older: 1},
 	{name: "kube-apiserver", from: kube, builds: "k8s.io/kubernetes/cmd/kube-apiserver", usually: 70 * time.Second, asset: kube.version},
 	{name: "kube-controller-manager", from: kube, builds: "k8s.io/kubernetes/cmd/kube-controller-manager", usually: 50 * time.Second,
@@ -69,7 +69,7 @@ var programs = []program{
 	{name: "reaper", from: project, builds: "./test/rig/reaper", sources: []string{"test/rig/reaper/*.go"}, usually: 2 * time.Second},
 }
 
-// named are the programs of these names, in the order of the table.
+// named returns the programs with these names, in the order of the table.
 func named(names []string) ([]program, error) {
 	wanted := map[string]bool{}
 	for _, name := range names {
@@ -88,7 +88,7 @@ func named(names []string) ([]program, error) {
 	return found, nil
 }
 
-// flags are what programs of the module are linked with.
+// flags returns the linker flags of the module's programs.
 func (m module) flags(root string) (string, error) {
 	if m.version == "" {
 		return "-s -w", nil
@@ -102,7 +102,7 @@ func (m module) flags(root string) (string, error) {
 		m.stamp, version, major, minor), nil
 }
 
-// pinned is the version of a dependency in the module's go.mod.
+// pinned returns the version of a dependency in the module's go.mod.
 func (m module) pinned(root, dependency string) (string, error) {
 	content, err := os.ReadFile(filepath.Join(root, m.folder, "go.mod"))
 	if err != nil {
@@ -116,11 +116,11 @@ func (m module) pinned(root, dependency string) (string, error) {
 	return "", fmt.Errorf("find the version of %s: it is not in %s/go.mod", dependency, m.folder)
 }
 
-// askFor bounds how long a program may take to say its version.
+// askFor is the timeout of a program that prints its version.
 const askFor = 20 * time.Second
 
-// asset is the path of a program in the folder of KUBEBUILDER_ASSETS and its version, if the rig can use it. Otherwise why is the reason;
-// it is empty if the variable is not set.
+// asset returns the path and version of a program in KUBEBUILDER_ASSETS if the rig can use it. Otherwise why is the reason; it is empty if
+// the variable is not set.
 func (b *builder) asset(ctx context.Context, p program) (path, version, why string, err error) {
 	if b.assets == "" || p.asset == "" {
 		return "", "", "", nil
@@ -152,7 +152,7 @@ func (b *builder) asset(ctx context.Context, p program) (path, version, why stri
 	return "", "", why, nil
 }
 
-// ours reports whether the folder is one that we write to: a link to itself would be of no use.
+// ours reports whether folder is one of the builder's own folders: a link from .rig/bin to itself would be broken.
 func (b *builder) ours(folder string) bool {
 	info, err := os.Stat(folder)
 	if err != nil {
@@ -172,7 +172,7 @@ func (p program) usable(version, pinned string) bool {
 	return major == wantMajor && minor <= wantMinor && minor >= wantMinor-p.older
 }
 
-// spelled is a version in what a program says of itself: "Kubernetes v1.36.3", "etcd Version: 3.6.8".
+// spelled matches the version in what a program prints: "Kubernetes v1.36.3", "etcd Version: 3.6.8".
 var spelled = regexp.MustCompile(`v?([0-9]+)\.([0-9]+)\.[0-9]+\S*`)
 
 func ask(ctx context.Context, path string) (string, error) {
@@ -189,7 +189,7 @@ func ask(ctx context.Context, path string) (string, error) {
 	return string(version), nil
 }
 
-// numbers are the first two of a version.
+// numbers returns the major and minor version.
 func numbers(version string) (major, minor int) {
 	found := spelled.FindStringSubmatch(version)
 	if found == nil {

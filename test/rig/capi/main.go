@@ -1,7 +1,7 @@
 // Command capi-core runs Cluster API's own core controllers and webhooks for the rig.
 //
-// The controllers and webhooks are upstream's, unchanged; only their set-up is ours, because upstream's program
-// cannot bind its webhook server to loopback and outlives the process that started it. See package program.
+// The controllers and webhooks are upstream's. Only their setup is ours, because upstream's program cannot bind its webhook server to
+// loopback and does not end with the process that started it. See package program.
 package main
 
 import (
@@ -103,10 +103,10 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-// The grace periods, rates and concurrency are upstream's defaults, so that what is measured here holds there.
+// Grace periods, rates and concurrency are upstream's defaults, so that measurements here apply to upstream.
 const connectionGrace = 50 * time.Second
 
-// setUpControllers adds the connections to the workload clusters and every controller that is not left out.
+// setUpControllers sets up the connections to the workload clusters, and all controllers except those in leaveOut.
 func setUpControllers(ctx context.Context, mgr ctrl.Manager, leaveOut []string) (clustercache.ClusterCache, error) {
 	secrets, err := setup.CreateSecretCachingClient(mgr)
 	if err != nil {
@@ -141,11 +141,11 @@ func setUpControllers(ctx context.Context, mgr ctrl.Manager, leaveOut []string) 
 	return clusters, nil
 }
 
-// ownKubeconfigs reads the kubeconfig Secrets, and of one that has a kubeconfig for core alone, that one. In a real management cluster all
-// share one kubeconfig, whose user may do what core needs; here kubemend is to have no more than it asks for itself, and core more.
+// ownKubeconfigs reads kubeconfig Secrets, and prefers a kubeconfig that is for core only. In a real management cluster all clients share
+// one kubeconfig, whose user has the rights of core. Here kubemend has only its own rights, so that tests notice a missing right.
 type ownKubeconfigs struct{ client.Reader }
 
-// ofCore is the key within a Secret; see SharedKubeconfigSecret in package rig.
+// ofCore is the key of that kubeconfig in the Secret; see SharedKubeconfigSecret in package rig.
 const ofCore = "core"
 
 func (o ownKubeconfigs) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -158,7 +158,7 @@ func (o ownKubeconfigs) Get(ctx context.Context, key client.ObjectKey, obj clien
 	return nil
 }
 
-// controllers are those of the kinds that a remediation meets, by kind.
+// controllers returns the controllers of the kinds that a remediation concerns, by kind.
 func controllers(mgr ctrl.Manager, clusters clustercache.ClusterCache) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"Cluster": func(ctx context.Context) error {
@@ -192,7 +192,7 @@ func controllers(mgr ctrl.Manager, clusters clustercache.ClusterCache) map[strin
 	}
 }
 
-// topologyControllers are those that make clusters from ClusterClasses, by kind.
+// topologyControllers returns the controllers that create clusters from ClusterClasses, by kind.
 func topologyControllers(mgr ctrl.Manager, clusters clustercache.ClusterCache) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"ClusterClass": func(ctx context.Context) error {
@@ -216,8 +216,7 @@ func topologyControllers(mgr ctrl.Manager, clusters clustercache.ClusterCache) m
 	}
 }
 
-// setUpWebhooks serves every webhook that core's own manifests register: a kind that was left out would refuse all
-// writes instead of letting them pass.
+// setUpWebhooks serves every webhook in core's manifests: without its webhook a kind would refuse all writes.
 func setUpWebhooks(mgr ctrl.Manager, clusters admission.ClusterCacheReader) error {
 	conversion.SetAPIVersionGetter(func(ctx context.Context, gk schema.GroupKind) (string, error) {
 		return program.ServedVersion(ctx, mgr.GetClient(), gk)

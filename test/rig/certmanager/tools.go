@@ -1,6 +1,6 @@
 //go:build tools
 
-// Package tools names cert-manager, so that go.mod has its version. Nothing of it is built: the rig has its kinds, and plays its part
+// Package tools imports cert-manager so that go.mod has its version. Nothing of it is built: the rig uses its CRDs and does its work
 // itself.
 package tools
 

@@ -1,7 +1,7 @@
 //go:build tools
 
-// Package kube pins the versions of the programs that make up a control plane. `make rig` builds them from here, so
-// that the requirements of Kubernetes itself stay out of the project's own go.mod.
+// Package kube pins the versions of the programs of a control plane. `make rig` builds them from this module, so that Kubernetes' own
+// requirements stay out of the project's go.mod.
 package kube
 
 import (

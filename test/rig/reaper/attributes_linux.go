@@ -2,7 +2,7 @@ package main
 
 import "syscall"
 
-// attributes give the program its own process group, and make the kernel kill it should reaper itself be killed.
+// attributes gives the program its own process group, and makes the kernel kill it when the reaper dies.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,7 +4,7 @@ package main
 
 import "syscall"
 
-// attributes give the program its own process group. Only Linux can also tie its life to reaper's.
+// attributes gives the program its own process group. Only Linux can also kill it when the reaper dies.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

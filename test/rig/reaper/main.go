@@ -1,13 +1,12 @@
-// Command reaper runs one program for a parent that may die at any moment, and cleans up behind both.
+// Command reaper runs one program for a parent that may die at any moment, and cleans up after both.
 //
 //	reaper [--remove DIR]... [-- PROGRAM ARGUMENT...]
 //
-// The parent holds the other end of reaper's standard input and never writes to it. However the parent ends, by
-// returning, by a panic or by SIGKILL, the kernel closes that pipe; reaper then kills the program, removes the folders
-// and goes. SIGTERM does the same. If the program ends by itself, reaper removes the folders and ends with its exit
-// code. Without a program it only guards the folders.
+// The parent holds the other end of reaper's standard input and never writes to it. When the parent ends, even by SIGKILL, the kernel
+// closes that pipe. reaper then kills the program, removes the folders and exits. SIGTERM does the same. If the program ends by itself,
+// reaper removes the folders and exits with its exit code. Without a program it only removes the folders at the end.
 //
-// SIGINT is ignored: Ctrl-C in a terminal reaches a whole process group, and the parent alone decides what it means.
+// reaper ignores SIGINT: Ctrl-C in a terminal reaches a whole process group, and only the parent decides what it means.
 package main
 
 import (
@@ -25,8 +24,7 @@ import (
 )
 
 const (
-	// removeFor bounds how long a folder may resist: programs on other reapers may be writing to it until they are
-	// killed as well.
+	// removeFor is how long removing a folder is tried: programs of other reapers may write to it until they are killed as well.
 	removeFor   = 20 * time.Second
 	removeEvery = 50 * time.Millisecond
 )
@@ -36,7 +34,7 @@ func main() {
 	folders := flags.StringArray("remove", nil, "A folder to remove at the end; may be repeated.")
 	_ = flags.Parse(os.Args[1:]) // ExitOnError: it never returns an error
 
-	// A program started with a death signal dies with the thread that started it: see attributes.
+	// With a death signal the kernel kills the program when the thread that started it ends: see attributes.
 	runtime.LockOSThread()
 	code, err := hold(flags.Args())
 	if err := errors.Join(err, remove(*folders)); err != nil {
@@ -46,23 +44,23 @@ func main() {
 	os.Exit(code)
 }
 
-// hold runs the program until it ends or the parent does, and returns the exit code to end with.
+// hold runs the program until it or the parent ends, and returns the exit code for reaper.
 func hold(program []string) (int, error) {
 	parentGone := make(chan struct{})
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // any end of it is the end
 		close(parentGone)
 	}()
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM, syscall.SIGHUP)
-	// Caught and dropped rather than ignored, because a program inherits what is ignored. SIGPIPE is among them
-	// since our standard error may have been the parent's.
+	stopped := make(chan os.Signal, 1)
+	signal.Notify(stopped, syscall.SIGTERM, syscall.SIGHUP)
+	// These signals are caught and dropped, not ignored, because a program inherits ignored signals. SIGPIPE occurs when the parent read
+	// our standard error and is gone.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGPIPE)
 
 	if len(program) == 0 {
 		select {
 		case <-parentGone:
-		case <-told:
+		case <-stopped:
 		}
 		return 0, nil
 	}
@@ -80,9 +78,9 @@ func hold(program []string) (int, error) {
 	case <-ended:
 		return exitCode(child.ProcessState), nil
 	case <-parentGone:
-	case <-told:
+	case <-stopped:
 	}
-	// The program leads a process group of its own: whatever it started is killed with it.
+	// The program has its own process group, so this kills everything that it started too.
 	_ = syscall.Kill(-child.Process.Pid, syscall.SIGKILL) // it fails only if the group is gone already
 	<-ended
 	return 0, nil
@@ -101,7 +99,7 @@ func start(program []string) (*exec.Cmd, error) {
 	return child, nil
 }
 
-// exitCode is what a shell would say: 128 and the signal for a program that was killed.
+// exitCode returns what a shell would: 128 plus the signal for a killed program.
 func exitCode(state *os.ProcessState) int {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())
@@ -109,7 +107,7 @@ func exitCode(state *os.ProcessState) int {
 	return state.ExitCode()
 }
 
-// remove tries again until the folders are gone: a file that another process adds meanwhile makes a removal fail.
+// remove tries until the folders are gone: removing a folder fails if another process adds a file at the same time.
 func remove(folders []string) error {
 	deadline := time.After(removeFor)
 	again := time.NewTicker(removeEvery)

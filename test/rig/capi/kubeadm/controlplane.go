@@ -26,7 +26,7 @@ import (
 
 const (
 	controlPlaneName = "cluster-api-kubeadm-control-plane-manager"
-	// Upstream's defaults.
+	// Defaults of upstream's manager.
 	etcdDialTimeout         = 10 * time.Second
 	controlPlaneReconciling = 3 * time.Minute
 )

@@ -38,11 +38,11 @@ import (
 
 const (
 	inMemoryName = "cluster-api-docker-controller-manager"
-	// machineReconciling is upstream's; it is for containers.
+	// machineReconciling is upstream's timeout, which is chosen for containers.
 	machineReconciling = 5 * time.Minute
 )
 
-// ports are those of the simulated API servers, one for each cluster in turn, and before them that of upstream's page about the simulation.
+// ports are the ports of the simulated API servers, one for each cluster. The port before them is that of upstream's debugging page.
 type ports struct{ first, number int32 }
 
 func inMemory(flags *pflag.FlagSet) func() program.Manager {
@@ -61,7 +61,7 @@ func inMemory(flags *pflag.FlagSet) func() program.Manager {
 	}
 }
 
-// inMemoryCache is upstream's: of Secrets, those of clusters.
+// inMemoryCache has upstream's options: it caches only the Secrets of clusters.
 func inMemoryCache() cache.Options {
 	ofClusters, err := labels.NewRequirement(clusterv1.ClusterNameLabel, selection.Exists, nil)
 	utilruntime.Must(err)
@@ -73,8 +73,8 @@ func inMemoryCache() cache.Options {
 	}
 }
 
-// setUpInMemory adds the kinds named Dev.... Those named Docker... have no controller here, but webhooks: a kind without them could not be
-// written.
+// setUpInMemory sets up the controllers of the kinds Dev.... The kinds Docker... get only webhooks, because without them the API server
+// would refuse all writes.
 func setUpInMemory(ctx context.Context, mgr ctrl.Manager, p ports) error {
 	secrets, err := client.New(mgr.GetConfig(),
 		client.Options{HTTPClient: mgr.GetHTTPClient(), Cache: &client.CacheOptions{Reader: mgr.GetCache()}})
@@ -91,7 +91,7 @@ func setUpInMemory(ctx context.Context, mgr ctrl.Manager, p ports) error {
 	if err != nil {
 		return fmt.Errorf("set up the connections to the workload clusters: %w", err)
 	}
-	docker, err := container.NewDockerClient() // it connects when it is first asked for something, which it never is
+	docker, err := container.NewDockerClient() // it would connect on first use, and is never used
 	if err != nil {
 		return fmt.Errorf("make a client for containers: %w", err)
 	}
@@ -131,7 +131,7 @@ func setUpInMemory(ctx context.Context, mgr ctrl.Manager, p ports) error {
 		&webhooks.DevMachine{}, &webhooks.DevMachineTemplate{}, &webhooks.DevCluster{}, &webhooks.DevClusterTemplate{})
 }
 
-// simulatedKinds are those that the simulated clusters have, and the machines that they are on.
+// simulatedKinds returns the scheme of the simulated clusters, and of the machines below them.
 func simulatedKinds() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{

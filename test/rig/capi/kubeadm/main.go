@@ -1,11 +1,11 @@
-// Command capi-kubeadm runs one of the providers that make real clusters of Cluster API without any machine: its kubeadm bootstrap and
-// control-plane providers, and its docker provider with the in-memory backend, which simulates machines, kubelets, API servers and etcd
+// Command capi-kubeadm runs one of the Cluster API providers that together make clusters without machines: the kubeadm bootstrap and
+// control-plane providers, and the docker provider with its in-memory backend, which simulates machines, kubelets, API servers and etcd
 // members.
 //
 //	capi-kubeadm bootstrap|control-plane|in-memory [flags]
 //
-// Controllers and webhooks are upstream's; only their set-up is ours, see package program. One file of the docker provider is changed where
-// it is built, so that the simulated API servers listen on loopback; see test/rig/build.
+// Controllers and webhooks are upstream's; only their setup is ours, see package program. test/rig/build changes one file of the docker
+// provider so that the simulated API servers listen on loopback.
 package main
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/kubemend/kubemend/test/rig/capi/program"
 )
 
-// providers make the manager of each, of its own flags.
+// providers create the manager of each provider; a provider may add its own flags.
 var providers = map[string]func(*pflag.FlagSet) func() program.Manager{
 	"bootstrap":     bootstrap,
 	"control-plane": controlPlane,
@@ -49,7 +49,7 @@ func main() {
 	program.Main(manager(), s)
 }
 
-// newScheme has the kinds that every provider reads, and more.
+// newScheme returns a scheme with the kinds that every provider reads, and more.
 func newScheme(more ...func(*runtime.Scheme) error) *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range append([]func(*runtime.Scheme) error{
@@ -60,7 +60,7 @@ func newScheme(more ...func(*runtime.Scheme) error) *runtime.Scheme {
 	return scheme
 }
 
-// webhook is a type that answers the API server for one kind.
+// webhook serves the admission and conversion of one kind.
 type webhook interface {
 	SetupWebhookWithManager(mgr ctrl.Manager) error
 }
@@ -74,7 +74,7 @@ func setUpWebhooks(mgr ctrl.Manager, hooks ...webhook) error {
 	return nil
 }
 
-// setUpControllers sets up controllers, each with its name for an error.
+// setUpControllers sets up controllers; an error names the controller.
 func setUpControllers(ctx context.Context, all map[string]func(context.Context) error) error {
 	for name, setUp := range all {
 		if err := setUp(ctx); err != nil {

@@ -1,5 +1,5 @@
-// Package program is what the programs of this module have in common: each runs one of Cluster API's managers with upstream's controllers
-// and webhooks, answers on 127.0.0.1 alone, and ends when its standard input does. Upstream's programs can do neither.
+// Package program runs one of Cluster API's managers with upstream's controllers and webhooks. The manager listens only on 127.0.0.1 and
+// ends when its standard input closes. Upstream's programs can do neither.
 package program
 
 import (
@@ -34,19 +34,19 @@ import (
 )
 
 const (
-	// Loopback is the only address that is listened on.
+	// Loopback is the only address on which a program listens.
 	Loopback = "127.0.0.1"
 	// Resync is upstream's default --sync-period.
 	Resync = 10 * time.Minute
-	// RemoteQPS is upstream's default for requests per second to a workload cluster.
+	// RemoteQPS is upstream's default for the requests per second to a workload cluster.
 	RemoteQPS = 20
-	// RemoteBurst is upstream's default for a burst of them.
+	// RemoteBurst is upstream's default for a burst of such requests.
 	RemoteBurst = 30
 	// ConditionsGrace is upstream's default --remote-conditions-grace-period.
 	ConditionsGrace = 5 * time.Minute
 )
 
-// Settings are the flags that every program has.
+// Settings are the common flags of all programs.
 type Settings struct {
 	kubeconfig  string
 	webhookPort int
@@ -57,7 +57,7 @@ type Settings struct {
 	burst       int
 }
 
-// AddFlags defines the flags.
+// AddFlags adds the flags to a flag set.
 func (s *Settings) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.kubeconfig, "kubeconfig", "", "The management cluster.")
 	flags.IntVar(&s.webhookPort, "webhook-port", 0, "The port of the webhooks on 127.0.0.1.")
@@ -71,16 +71,16 @@ func (s *Settings) AddFlags(flags *pflag.FlagSet) {
 
 // Manager is one of Cluster API's managers.
 type Manager struct {
-	// Name is what upstream calls it: it ends up in user agents and field managers.
+	// Name is upstream's name of the manager, for user agents and field managers.
 	Name   string
 	Scheme *runtime.Scheme
 	Cache  cache.Options
 	Client client.Options
-	// SetUp adds the controllers and the webhooks.
+	// SetUp sets up the controllers and webhooks.
 	SetUp func(context.Context, ctrl.Manager) error
 }
 
-// Main runs a manager until a signal ends it, or its standard input closes, and ends the process if that fails.
+// Main runs a manager until it gets a signal or its standard input closes. If the manager fails, Main exits with code 1.
 func Main(m Manager, s Settings) {
 	ctrl.SetLogger(klog.Background())
 	if err := m.run(untilStdinCloses(ctrl.SetupSignalHandler()), s); err != nil {
@@ -89,8 +89,8 @@ func Main(m Manager, s Settings) {
 	}
 }
 
-// untilStdinCloses ends the context with the standard input: the process that started this one holds the other end of that pipe,
-// which closes however that process ends.
+// untilStdinCloses ends the context when standard input closes: the parent process holds the other end of that pipe, and the kernel closes
+// it however the parent ends.
 func untilStdinCloses(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -119,7 +119,7 @@ func (m Manager) run(ctx context.Context, s Settings) error {
 		WebhookServer: webhook.NewServer(webhook.Options{
 			Host: Loopback, Port: s.webhookPort, CertDir: s.webhookCert,
 		}),
-		// The process that ends this one throws the cluster away: nothing is worth waiting for.
+		// The cluster is deleted after this process, so there is nothing to finish.
 		GracefulShutdownTimeout: ptr.To(time.Second),
 	})
 	if err != nil {
@@ -137,7 +137,7 @@ func (m Manager) run(ctx context.Context, s Settings) error {
 	return nil
 }
 
-// address is a loopback address in the form in which controller-runtime takes it, where "0" means off.
+// address returns a loopback address for controller-runtime, where "0" means off.
 func address(port int) string {
 	if port == 0 {
 		return "0"
@@ -145,14 +145,14 @@ func address(port int) string {
 	return fmt.Sprintf("%s:%d", Loopback, port)
 }
 
-// Workers are the options of a controller that has n of them.
+// Workers returns the options of a controller with n workers.
 func Workers(n int) controller.Options { return controller.Options{MaxConcurrentReconciles: n} }
 
-// contracts are the versions of the provider contract that Cluster API understands, the preferred one first.
+// contracts are the versions of the provider contract that Cluster API supports, the preferred one first.
 var contracts = []string{"v1beta2", "v1beta1"}
 
-// ServedVersion reads from the labels of a provider's CRD which apiVersion a v1beta1 reference to that kind shall
-// carry. Under each contract the label lists the versions that follow it, joined by underscores; the newest is meant.
+// ServedVersion returns the apiVersion of a v1beta1 reference to a kind, from the labels of the provider's CRD: the label of a contract
+// lists its versions, joined by underscores, and the newest one is returned.
 func ServedVersion(ctx context.Context, c client.Reader, gk schema.GroupKind) (string, error) {
 	crd := &metav1.PartialObjectMetadata{}
 	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
