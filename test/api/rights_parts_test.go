@@ -125,8 +125,8 @@ func may(ctx context.Context, user string, r right) func() (bool, error) {
 	}
 }
 
-// called returns the status of the condition that the last MachineHealthCheck wrote on a machine, or "".
-func called(ctx context.Context, machine string) func() metav1.ConditionStatus {
+// healthCheckStatus returns the status of the condition that the last MachineHealthCheck wrote on a machine, or "".
+func healthCheckStatus(ctx context.Context, machine string) func() metav1.ConditionStatus {
 	return func() metav1.ConditionStatus {
 		m := &clusterv1.Machine{}
 		Expect(here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: machine}, m)).To(Succeed())
@@ -153,8 +153,8 @@ func leases(ctx context.Context) func() ([]coordinationv1.Lease, error) {
 	}
 }
 
-// told counts the events with a reason about a check, repetitions included.
-func told(ctx context.Context, check *nhcv1.NodeHealthCheck, reason string) func() int {
+// countEvents counts the events with a reason about a check, repetitions included.
+func countEvents(ctx context.Context, check *nhcv1.NodeHealthCheck, reason string) func() int {
 	return func() int {
 		list := &eventsv1.EventList{}
 		Expect(here.List(ctx, list)).To(Succeed())
@@ -188,8 +188,8 @@ func texts[T fmt.Stringer](all []T) []string {
 	return found
 }
 
-// asked requests the manager's metrics with the token of a ServiceAccount, or without one, and returns the HTTP status.
-func asked(ctx context.Context, reader *corev1.ServiceAccount) func() (int, error) {
+// metricsStatus requests the manager's metrics with the token of a ServiceAccount, or without one, and returns the HTTP status.
+func metricsStatus(ctx context.Context, reader *corev1.ServiceAccount) func() (int, error) {
 	GinkgoHelper()
 	token := &authenticationv1.TokenRequest{}
 	if reader != nil {

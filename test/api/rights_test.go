@@ -43,12 +43,12 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		byDefault := &nhcv1.NodeHealthCheck{}
 		requested(ctx, byDefault, "", "nhc-worker-default")
 		Expect(here.Delete(ctx, byDefault)).To(Succeed())
-		Eventually(asked(ctx, nil)).Should(Equal(http.StatusUnauthorized))
+		Eventually(metricsStatus(ctx, nil)).Should(Equal(http.StatusUnauthorized))
 		reader := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "reader"}}
 		Expect(here.Create(ctx, reader)).To(Succeed())
-		Eventually(asked(ctx, reader)).Should(Equal(http.StatusForbidden))
+		Eventually(metricsStatus(ctx, reader)).Should(Equal(http.StatusForbidden))
 		mayRead(ctx, reader)
-		Eventually(asked(ctx, reader)).Should(Equal(http.StatusOK))
+		Eventually(metricsStatus(ctx, reader)).Should(Equal(http.StatusOK))
 	}, SpecTimeout(specPatience))
 
 	It("has a machine replaced", func(ctx SpecContext) {
@@ -60,9 +60,9 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 			held := checked(ctx, "held", func(check *clusterv1.MachineHealthCheck) {
 				check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &none
 			})
-			Eventually(called(ctx, lost)).Should(Equal(metav1.ConditionFalse))
+			Eventually(healthCheckStatus(ctx, lost)).Should(Equal(metav1.ConditionFalse))
 			Expect(here.Delete(ctx, held)).To(Succeed())
-			Eventually(called(ctx, lost)).ShouldNot(Equal(metav1.ConditionFalse))
+			Eventually(healthCheckStatus(ctx, lost)).ShouldNot(Equal(metav1.ConditionFalse))
 		}
 
 		By("requesting remediation by its owner")
@@ -164,7 +164,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		third := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "third"}}
 		Eventually(as(ctx, third)).ShouldNot(HaveField("Annotations", HaveKey(nhcv1.ConfirmedHealthyAnnotation)))
 		Eventually(leases(ctx)).Should(BeEmpty())
-		Eventually(told(ctx, check, nhcv1.EventRemediationRemoved)).Should(BeNumerically(">=", 2))
+		Eventually(countEvents(ctx, check, nhcv1.EventRemediationRemoved)).Should(BeNumerically(">=", 2))
 		Eventually(openRecords(ctx, check)).Should(BeEmpty(), "a later manager would read the check of an open record")
 	}, SpecTimeout(specPatience))
 
@@ -185,7 +185,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		Expect(here.Create(ctx, guard)).To(Succeed())
 		check := watched(ctx, "etcd", mine)
 		member.Stop()
-		Eventually(told(ctx, check, nhcv1.EventRemediationSkipped)).ShouldNot(BeZero())
+		Eventually(countEvents(ctx, check, nhcv1.EventRemediationSkipped)).ShouldNot(BeZero())
 		member.Start()
 		Eventually(metal.Ready).WithArguments(ctx, "member").Should(Equal(corev1.ConditionTrue))
 	}, SpecTimeout(specPatience))

@@ -38,7 +38,7 @@ var _ = Describe("A machine whose node stops being ready", func() {
 			"why it is replaced, not that its node goes with it")
 		Expect(shared.members(ctx)).To(HaveLen(3))
 		Expect(shared.members(ctx)).NotTo(ContainElement(lost))
-		shared.toldOnce(ctx, check, lost)
+		shared.expectEventsOnce(ctx, check, lost)
 	}, SpecTimeout(specPatience))
 })
 
@@ -74,13 +74,13 @@ var _ = Describe("Two machines of the control plane whose nodes stop being ready
 		}).Should(Succeed())
 		shared.replaced(ctx, before, lost...)
 		for _, name := range lost {
-			shared.toldOnce(ctx, check, name)
+			shared.expectEventsOnce(ctx, check, name)
 		}
 	}, SpecTimeout(specPatience))
 })
 
-// toldOnce expects one event about the unhealthy machine and one about the start of its remediation.
-func (env *environment) toldOnce(ctx context.Context, check *clusterv1.MachineHealthCheck, machine string) {
+// expectEventsOnce expects one event about the unhealthy machine and one about the start of its remediation.
+func (env *environment) expectEventsOnce(ctx context.Context, check *clusterv1.MachineHealthCheck, machine string) {
 	GinkgoHelper()
 	for _, reason := range []string{mendv1.EventMachineMarkedUnhealthy, mendv1.EventRemediationStarted} {
 		Eventually(env.notes).WithArguments(ctx, check, reason, machine).Should(HaveLen(1), reason)
