@@ -9,18 +9,18 @@ GO ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS = -s -w -X main.version=$(VERSION)
 
-# What a release ships, where `make release` puts it, and the name of its image without the tag, which is the version. The folder is one that
-# clusterctl reads as a local repository; it can put another image in the place of one only if that is named with its registry.
+# What a release ships, where `make release` writes it, and the image's name without its tag, which is VERSION. clusterctl reads the folder
+# as a local repository. clusterctl can replace an image only if the manifest names it with its registry.
 OUT ?= out
 RELEASE = $(OUT)/addon-kubemend/$(VERSION)
 IMAGE ?= ghcr.io/kubemend/kubemend
 ARCHITECTURES ?= amd64 arm64
 
-# For what kubectl-mend is built, and where its archives will be found: krew downloads them from there.
+# The platforms that kubectl-mend is built for, and the URL from which krew downloads its archives.
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
 RELEASE_URL ?= https://github.com/kubemend/kubemend/releases/download/$(VERSION)
 
-# The same with a host: clusterctl and containerd take an image by no other name. Without one it is Docker's, as Docker itself reads it.
+# The image's name with its registry, which clusterctl and containerd need. A name without a registry is on Docker Hub, as for Docker.
 HOST = $(firstword $(subst /, ,$(IMAGE)))
 HAS_HOST = $(if $(findstring /,$(IMAGE)),$(findstring .,$(HOST))$(findstring :,$(HOST))$(filter localhost,$(HOST)))
 FULL_IMAGE = $(if $(HAS_HOST),,docker.io/$(if $(findstring /,$(IMAGE)),,library/))$(IMAGE)
@@ -30,12 +30,12 @@ ARGS ?=
 TEST_ARGS ?=
 TEST_TIMEOUT ?= 60m
 
-# One setting for every build, test and check: with mixed settings the compiler would do all of Kubernetes twice.
-# The version is stamped by LDFLAGS; -buildvcs would fail in a copy without history.
+# The same settings for every build, test and check; otherwise Go would compile all of Kubernetes twice. LDFLAGS set the version, because
+# -buildvcs fails in a copy without git history.
 export CGO_ENABLED ?= 0
 export GOFLAGS := $(strip $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false)
 
-# The tools are built from the versions that hack/tools/go.mod pins, once, and again when it changes.
+# The tools are built in the versions of hack/tools/go.mod, and again when that file changes.
 TOOLS := .tools/bin
 ACTIONLINT := $(TOOLS)/actionlint
 CONTROLLER_GEN := $(TOOLS)/controller-gen
@@ -44,31 +44,30 @@ GOTESTSUM := $(TOOLS)/gotestsum
 GOVULNCHECK := $(TOOLS)/govulncheck
 KUSTOMIZE := $(TOOLS)/kustomize
 
-# Signs releases. It has a module of its own, which is larger than all others together: nothing but `make release-try` and the release workflow builds it.
+# cosign signs releases. Its module is larger than all others together; only `make release-try` and the release workflow build it.
 COSIGN := $(TOOLS)/cosign
 
-# The programs of hack/release: what they are for is above the main function of each.
+# The programs of hack/release. The package comment of each describes it.
 RELEASE_TOOLS := $(addprefix $(TOOLS)/,archive chart image inventory krew render)
 export PATH := $(CURDIR)/$(TOOLS):$(PATH)
 
-# A cache for this folder alone: golangci-lint remembers findings with the path of the copy that they were found in.
+# golangci-lint caches findings with the path of the working copy, so each copy needs its own cache.
 export GOLANGCI_LINT_CACHE := $(CURDIR)/.tools/golangci-lint
 
-# Every module below here: the project itself, the tools and the parts of the test rig.
+# Every Go module of the repository: the project, the tools and the parts of the test rig.
 MODULES = $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './.?*')))
 
-# Of these, the ones with code of ours. The others hold no more than the versions of what is built from them.
+# The modules with code of the project. The others only pin the versions of what is built from them.
 CODE_MODULES = $(filter-out hack/cosign hack/tools test/rig/certmanager test/rig/kube,$(MODULES))
 
-# The tests of all packages run at the same time, as many packages as PARALLEL says. Suites on the rig wait for somebody half of the time, so more of
-# them run than there are cores, beside the packages that compute. With four of them two slow cores are busy all of the time and API servers do not answer for
-# half a minute; with six leases run out. `go test` starts packages in the order in which they are named: those that take longest come first, so that nothing
-# runs alone at the end.
+# The number of packages that are tested at the same time. Suites on the rig are idle half of the time, so this is more than the cores. With
+# four, two slow cores are busy all the time and API servers do not answer for half a minute; with six, leases expire. `go test` starts
+# packages in the given order, so the slowest come first and none runs alone at the end.
 PARALLEL ?= 3
 PACKAGES ?= ./test/e2e/baremetal ./test/e2e/capi ./test/api ./test/e2e ./test/e2e/... ./test/demo ./...
 
-# `go test ./...` does not look into other modules. Those with tests are run too, unless PACKAGES asks for certain packages: the one that only
-# computes beside the others, the one with a control plane after them. All of it is one stream, for one summary.
+# `go test ./...` skips other modules. Their tests run unless PACKAGES selects packages: test/observability, which needs no control plane,
+# beside the others, and test/gitops after them. All of them write one stream for one summary.
 ALL_MODULES = $(filter file,$(origin PACKAGES))
 EACH_TEST_MODULE = failed=0; \
 	$(if $(ALL_MODULES),$(GO) -C test/observability test -json "$$@" ./... > .rig/observability.json & beside=$$!;) \
@@ -76,15 +75,15 @@ EACH_TEST_MODULE = failed=0; \
 	$(if $(ALL_MODULES),wait $$beside || failed=1; cat .rig/observability.json; $(GO) -C test/gitops test -json "$$@" ./... || failed=1;) \
 	exit $$failed
 
-# Memory is there, processor time is not: everything that a test run starts, API servers and linkers as well, collects garbage less often.
+# A test run has enough memory but not enough processor time, so everything that it starts collects garbage less often.
 build demo test test-unit: export GOGC ?= 400
 
-# Linking what only a debugger needs into each of some thirty test binaries takes as long as the tests; and `make verify` vets.
+# Linking debug information into thirty test binaries would take as long as the tests. `make verify` runs vet.
 UNIT_FLAGS = -vet=off '-ldflags=-s -w'
 TEST_FLAGS = -count=1 $(UNIT_FLAGS)
 
-# Everything outside test/, the checks of the code itself directly in test/, and what else needs no control plane. The samples of the fault campaigns, in the
-# folders below test/faults, are left to `make test`.
+# Everything outside test/, the checks of the code in test/, and other tests without a control plane. The samples of the fault campaigns,
+# below test/faults, only run in `make test`.
 UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/') ./test/inmemory/... ./test/faults ./test/seeds
 
 include test/rig/rig.mk
@@ -104,20 +103,20 @@ help: ## List the targets (the default)
 build: bin/manager ## Build the manager, and the commands below cmd/, into bin/
 	@$(call announced,the commands,20s) $(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-# go knows whether it is up to date.
+# go itself knows whether bin/manager is up to date.
 .PHONY: bin/manager
 bin/manager: $(RIG_BUILD)
 	@$(call announced,the manager,1m40s) $(GO) build -ldflags '$(LDFLAGS)' -o $@ .
 
-# It is for the one who runs it: other machines do not reach what it serves.
+# Other machines must not reach a manager that a developer runs.
 LOCAL = --health-addr=127.0.0.1:9440 --diagnostics-address=127.0.0.1:8443 --webhook-host=127.0.0.1
 
 .PHONY: run
 run: bin/manager ## Run the manager against the current kubeconfig, listening on 127.0.0.1 (ARGS="--flag ...")
 	exec bin/manager $(LOCAL) $(ARGS)
 
-# Cluster API's core and the manager are built while the demo begins, which waits for each when it starts it. A manager of before is not taken for one that
-# cannot be built.
+# Cluster API core and the manager are built while the demo starts, which waits for each when it needs it. If the manager does not compile,
+# its old binary is removed, so that the demo does not run it.
 .PHONY: demo .rig/demo
 demo: $(RIG_BUILD) ## Show repairs on a real control plane, from start to end (SCENE=replace|short-circuit|reboot, KEEP=1)
 	@$(MAKE) --no-print-directory .rig/demo rig-api-servers
@@ -129,7 +128,7 @@ demo: $(RIG_BUILD) ## Show repairs on a real control plane, from start to end (S
 
 ##@ Test
 
-# The rig writes a line for each control plane that it starts. The summary of the runner stays last.
+# The rig writes a line for each control plane. The loop prints their number above the runner's summary, which must stay last.
 STARTED = $(CURDIR)/.rig/control-planes
 
 .PHONY: test
@@ -142,7 +141,7 @@ test: build rig $(GOTESTSUM) $(KUSTOMIZE) $(RELEASE_TOOLS) ## Run all tests: uni
 		[[ $$line != "DONE "* ]] || echo "control planes started: $$(wc -l < $(STARTED))"; printf '%s\n' "$$line"; \
 	done
 
-# Which part of the fault campaigns a run tries: another one each time, and the same one again with the number that was printed.
+# The seed that selects the part of the fault campaigns. A run prints its seed; the same seed selects the same part again.
 CAMPAIGN_SEED ?= $(shell date +%s)
 
 .PHONY: campaigns
@@ -154,8 +153,9 @@ campaigns: ## Run the fault campaigns whole, and write docs/reliability.md (ARGS
 soak: build rig ## Run make test twenty times, every second time beside eight busy loops, and append to soak.log (N=2)
 	hack/soak $(or $(N),20)
 
-# The functions named Fuzz..., as folder and name. go test fuzzes one at a time, so several run side by side. What has failed once is in a folder testdata/fuzz,
-# and every go test tries it again. Input that is new but does not fail is not made smaller, which would take most of the time.
+# The functions named Fuzz..., as folder and name. go test fuzzes one function at a time, so several run in parallel. Failing input is
+# stored in testdata/fuzz, and every go test tries it again. New input that does not fail is not minimized, which would take most of the
+# time.
 FUZZ_TARGETS = $(shell grep -rHoE --include='*_test.go' --exclude-dir='.?*' '^func Fuzz[A-Za-z]+' . | sed -E 's,/[^/]+:func ,:,' | sort)
 FUZZ_TIME ?= 30s
 FUZZ_PARALLEL ?= 2
@@ -167,7 +167,7 @@ test-fuzz: ## Try random input, half a minute for each function named Fuzz... (F
 		{ echo "$$at: $$said"; exit 1; }'
 	@echo "Fuzzed for $(FUZZ_TIME) each: $(notdir $(subst :,/,$(FUZZ_TARGETS)))"
 
-# Of a package in which nothing has changed that its tests have read, go test knows the result: these tests ask nothing but files and the clock. `make test` runs all.
+# go test caches these results, because the tests depend only on the files they read and on the clock. `make test` runs all of them.
 .PHONY: test-unit
 test-unit: $(GOTESTSUM) ## Run the tests that need no control plane, of what has changed, in a minute (TEST_ARGS="-run Name", TEST_ARGS=-count=1 for all)
 	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -short $(UNIT_FLAGS) -p $(PARALLEL) -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
@@ -192,8 +192,8 @@ bench: build rig ## Measure speed and memory, and write docs/benchmarks.md (QUIC
 .PHONY: generate
 generate: generate-manifests generate-docs generate-dashboards generate-chart ## Rewrite all that is generated
 
-# The packages whose markers are about rights in workload clusters; those about power-cycling hosts, and about NodeHealthChecks, in the management
-# cluster; and all others, whose rights every manager needs there.
+# The packages whose markers are about rights in workload clusters, about power-cycling hosts, and about NodeHealthChecks in the management
+# cluster. The last variable has all other packages, whose rights every manager needs there.
 RIGHTS_THERE := ./controllers/workload;./baremetal/fence
 RIGHTS_HOSTS := ./controllers/hostremediation/...;./baremetal/host
 RIGHTS_NODES := ./controllers/nodehealthcheck/...
@@ -211,8 +211,8 @@ generate-manifests: $(CONTROLLER_GEN) generate-simulated ## Rewrite RBAC roles a
 	rm -f config/crd/bases/*.yaml
 	$(CONTROLLER_GEN) object crd 'paths=./api/...' output:crd:artifacts:config=config/crd/bases
 
-# The types of BareMetalHost come as a module, and its CRD does not. What is written here is of the version in go.mod;
-# the other kinds of that package are not simulated.
+# The BMO module has the types of BareMetalHost but not the CRD. This generates the CRD of the version in go.mod. The other kinds of the
+# package are not simulated.
 BMO_APIS := github.com/metal3-io/baremetal-operator/apis
 SIMULATED_HOSTS := test/simulator/crds/baremetalhosts.yaml
 
@@ -223,20 +223,20 @@ generate-simulated: $(CONTROLLER_GEN) ## Rewrite the CRD of the simulated hosts 
 	{ $(GO) list -m -f '# Code generated by make generate-simulated from {{.Path}} {{.Version}}. DO NOT EDIT.' $(BMO_APIS); \
 		cat "$$made/metal3.io_baremetalhosts.yaml"; } > "$$made/whole" && cp "$$made/whole" $(SIMULATED_HOSTS)
 
-# A test named Test...AreDocumented compares a document with the program, and writes it when told to -update. test/fences comes last, since it copies
-# from what others write.
+# A test named Test...AreDocumented compares a document with the program, or writes it with -update. test/fences runs last, since it copies
+# from the documents of the others.
 DOCUMENTED = $(sort $(dir $(shell grep -rlE --include='*_test.go' --exclude-dir='.?*' '^func Test[A-Za-z]*AreDocumented' .)))
 
 .PHONY: generate-docs
 generate-docs: ## Rewrite the documents that the program is the source of
-	$(GO) test $(TEST_FLAGS) -p 1 -run 'AreDocumented$$' $(filter-out ./test/fences/,$(DOCUMENTED)) -update # several write one page
+	$(GO) test $(TEST_FLAGS) -p 1 -run 'AreDocumented$$' $(filter-out ./test/fences/,$(DOCUMENTED)) -update # -p 1: some share a page
 	$(GO) test $(TEST_FLAGS) -run 'AreDocumented$$' ./test/fences -update
 
 .PHONY: generate-dashboards
 generate-dashboards: ## Rewrite the dashboards for Grafana
 	$(GO) -C hack/dashboards run . -out $(CURDIR)/config/observability/dashboards
 
-# After the others, since the chart is made of what they write.
+# This comes last, since the chart is made from the other generated files.
 .PHONY: generate-chart
 generate-chart: $(KUSTOMIZE) $(TOOLS)/chart ## Rewrite the Helm chart from config/standalone and config/observability
 	@built=$$(mktemp -d) && trap 'rm -rf "$$built"' EXIT; set -x; \
@@ -251,7 +251,7 @@ format: $(GOLANGCI_LINT) ## Format the Go code and sort its imports
 tidy: ## Tidy every go.mod and go.sum
 	@for module in $(MODULES); do (set -x; $(GO) -C $$module mod tidy); done
 
-# What is generated comes first, since the others read it; they wait for the network or for one slow package half of the time.
+# `make verify` checks generated files first, since these checks read them. They run in parallel, since they often wait for the network.
 VERIFY := verify-lint verify-workflows verify-tidy
 
 .PHONY: verify
@@ -260,10 +260,10 @@ verify: $(GOLANGCI_LINT) ## Fail when anything is stale, unformatted or not clea
 	test -z "$$failed" || { echo; echo "make verify: failed, see above" >&2; exit 1; }
 	@echo "make verify: all clean"
 
-# The content of every file that git knows or would add; so that work not yet committed counts as it is.
+# The checksum of every file that git tracks or would add, including uncommitted changes.
 SNAPSHOT = git ls-files -z --cached --others --exclude-standard | sort -zu | xargs -0 sha256sum 2>/dev/null || true
 
-# The documents that tests write are not among them: `make test` compares these.
+# `make test` checks the documents that tests write.
 .PHONY: verify-generate
 verify-generate: $(CONTROLLER_GEN) ## Check that `make generate` changes nothing but, perhaps, what the tests named Test...AreDocumented hold
 	@before=$$(mktemp) && after=$$(mktemp) && trap 'rm -f "$$before" "$$after"' EXIT; \
@@ -277,8 +277,7 @@ verify-generate: $(CONTROLLER_GEN) ## Check that `make generate` changes nothing
 		echo "$$stale" >&2; exit 1; \
 	fi
 
-# One cache serves all modules, which hack/lint/go makes possible; the project comes first and fills it. Vet is one of the linters, and so are the
-# formatters.
+# All modules share one cache, thanks to hack/lint/go. The project runs first and fills it. golangci-lint includes vet and the formatters.
 .PHONY: verify-lint
 verify-lint: export PATH := $(CURDIR)/hack/lint:$(PATH)
 verify-lint: $(GOLANGCI_LINT) ## Check with golangci-lint, which also vets, and checks the formatting and the order of imports
@@ -295,8 +294,8 @@ verify-tidy: ## Check that every go.mod and go.sum is tidy
 	@printf '%s\n' $(MODULES) | xargs -P 4 -I{} bash -c 'diff=$$($(GO) -C {} mod tidy -diff 2>&1) || { echo "{}:"; sed -n 1,40p <<< "$$diff"; exit 1; }' || \
 	{ echo "go.mod or go.sum not tidy, see above; fix with: make tidy" >&2; exit 1; }
 
-# It asks vuln.go.dev what is known, so it is no part of `make verify`, which gives the same answer on the same commit. Modules that are only
-# used by tests and tools do not ship.
+# This asks vuln.go.dev for the latest vulnerabilities, so it is not part of `make verify`, whose result depends only on the commit. Modules
+# that only tests and tools use do not ship.
 .PHONY: vulnerabilities
 vulnerabilities: $(GOVULNCHECK) ## Say which known vulnerabilities the programs reach (needs vuln.go.dev; ARGS="-db=URL" for a mirror of it)
 	@code=0; $(GOVULNCHECK) $(ARGS) . ./cmd/... || code=$$?; \
@@ -305,13 +304,14 @@ vulnerabilities: $(GOVULNCHECK) ## Say which known vulnerabilities the programs 
 
 ##@ Release
 
-# As of the commit, so that the same commit makes the same files.
+# The time of the commit, so that the same commit always makes the same files.
 COMMIT = $(shell git rev-parse HEAD 2>/dev/null)
 COMMITTED = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 PROGRAMS = $(foreach architecture,$(ARCHITECTURES),out/bin/manager-linux-$(architecture))
 PLUGINS = $(foreach platform,$(PLATFORMS),out/bin/kubectl-mend-$(subst /,-,$(platform)))
 
-# $(call release-build,folder of config/,file): with the image of this version. kustomize takes no absolute path, so its folder is in here.
+# $(call release-build,folder of config/,file) writes a manifest with the image of this version. The temporary folder is in the project,
+# because kustomize accepts no absolute paths.
 define release-build
 @mkdir -p $(RELEASE)
 @folder=$$(mktemp -d .tools/kustomize.XXXXXX) && trap 'rm -rf "$$folder"' EXIT; \
@@ -348,7 +348,7 @@ image: inventory $(TOOLS)/image ## Write the container image of the manager to o
 		-licenses LICENSE,$(RELEASE)/THIRD-PARTY-LICENSES.txt -inventory $(RELEASE)/kubemend.spdx.json \
 		$(foreach architecture,$(ARCHITECTURES),$(architecture)=out/bin/manager-linux-$(architecture))
 
-# $(call plugin-archive,GOOS,GOARCH): the program, what completes names for kubectl, and the licences. kubectl finds no script on Windows.
+# $(call plugin-archive,GOOS,GOARCH) packs the program, the completion script and the licences. kubectl cannot run the script on Windows.
 define plugin-archive
 archive -created $(COMMITTED) -out $(RELEASE)/kubectl-mend_$(VERSION)_$(1)_$(2)$(if $(filter windows,$(1)),.zip,.tar.gz) \
 	kubectl-mend$(if $(filter windows,$(1)),.exe)=out/bin/kubectl-mend-$(1)-$(2) \
@@ -379,7 +379,7 @@ image-docker: ## Build the container image of the manager with docker
 
 .PHONY: release
 release: ## Write all that a release ships to out/, with checksums (VERSION=v0.1.0)
-	@$(MAKE) release-manifests # empties the folder, so that nothing of an earlier run is shipped: before the others, not beside them
+	@$(MAKE) release-manifests # empties the folder, so it must run before the others, not beside them
 	@$(MAKE) image
 	@$(MAKE) plugin
 	cd $(RELEASE) && sha256sum * > SHA256SUMS
@@ -403,8 +403,7 @@ rig-control-planes: ## Build those alone that a control plane needs, without clu
 clean: ## Remove all that was built: bin/, out/, .rig/, .tools/
 	rm -rf bin out .rig .tools
 
-# Those of one module are built by one command: they share most of what is compiled, and are linked side by side. golangci-lint is large, and only
-# `make verify` needs it.
+# One command builds the tools of a module, because they share most packages. golangci-lint is large, and only `make verify` needs it.
 TOOL_SOURCES := hack/tools/go.mod hack/tools/go.sum
 $(ACTIONLINT) $(CONTROLLER_GEN) $(GOTESTSUM) $(KUSTOMIZE) &: $(TOOL_SOURCES) | $(RIG_BUILD)
 	@$(call announced,the tools,40s) $(GO) -C hack/tools build -ldflags '-s -w' -o $(CURDIR)/$(TOOLS)/ sigs.k8s.io/controller-tools/cmd/controller-gen \

@@ -1,6 +1,5 @@
-// Package test checks the shape of the code itself: which package imports which, how large they are, and that the build knows every folder.
-//
-// It looks at the code as `go list` sees it and runs none of it.
+// Package test checks the source code of the project: which package may import which, how large the packages are, that the Dockerfile and
+// Tilt list every folder, and that the pages agree with the code. It parses the code and runs none of it.
 package test
 
 import (
@@ -20,16 +19,17 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// A layer is a set of folders, and the layers from which alone they may import.
+// A layer is a set of folders. They may import nothing of this project but the folders of the layers in may.
 type layer struct {
 	name    string
 	folders []string
 	may     []string
 }
 
-// layers are the arrows of the design. A folder in none of them fails the test: give it a layer here.
+// layers are all layers of the project. Every folder must be in a layer; add a new folder to one of them.
 //
-// Tests obey them as well: a test of a controller that needs the rig belongs below test/. What alone they may import besides is forTests.
+// The tests of a folder obey the same limits, except that they may import forTests. A controller's test that needs the rig belongs below
+// test/.
 var layers = []layer{
 	{
 		name:    "pure",
@@ -82,10 +82,10 @@ var layers = []layer{
 	},
 }
 
-// forTests are folders that import nothing of ours but each other, and that tests of every layer may import.
+// forTests are folders that the tests of every layer may import. They import nothing of this project but each other.
 var forTests = []string{"test/faults", "test/golden", "test/inmemory", "test/must"}
 
-// pkg is what `go list` says of one package.
+// pkg is one package as `go list` prints it.
 type pkg struct {
 	ImportPath                                  string
 	GoFiles, Imports, TestImports, XTestImports []string
@@ -98,7 +98,7 @@ func listPackages(t *testing.T) []pkg {
 	return pkgs
 }
 
-// goList asks once for all tests: the answer takes a second.
+// goList runs `go list` once for all tests, because it takes a second.
 var goList = sync.OnceValues(func() ([]pkg, error) {
 	cmd := exec.Command("go", "list", "-json=ImportPath,GoFiles,Imports,TestImports,XTestImports", "./...")
 	cmd.Dir = root
@@ -118,10 +118,10 @@ var goList = sync.OnceValues(func() ([]pkg, error) {
 	return pkgs, nil
 })
 
-// folder is where p is, seen from the top of the module.
+// folder returns the folder of p, relative to the root of the module.
 func (p pkg) folder() string { return folderOf(p.ImportPath) }
 
-// folderOf is empty for what is not ours.
+// folderOf returns the folder of a package of this module, and "" for any other package.
 func folderOf(importPath string) string {
 	if importPath == module {
 		return "."
@@ -158,7 +158,7 @@ func TestArrows(t *testing.T) {
 	}
 }
 
-// forbiddenImports also looks at imports by tests, which only reach what their package may reach.
+// forbiddenImports returns the imports that layer l must not have. It checks the imports of tests too.
 func forbiddenImports(pkgs []pkg, l layer) []string {
 	var found []string
 	for _, p := range pkgs {
@@ -183,8 +183,8 @@ func forbiddenImports(pkgs []pkg, l layer) []string {
 	return found
 }
 
-// controllers/workload refuses the kubeconfigs of tenants that run a program or name a file of the manager; the one that the command line
-// reads is its user's own.
+// controllers/workload refuses a tenant's kubeconfig that runs a program or names a file of the manager. No other package of the manager
+// may load one. kubectl mend loads the kubeconfig of the user who runs it, so it needs no such check.
 func TestOnlyOnePackageLoadsKubeconfigsOfClusters(t *testing.T) {
 	var loading []string
 	for _, p := range listPackages(t) {
@@ -199,8 +199,8 @@ func TestOnlyOnePackageLoadsKubeconfigsOfClusters(t *testing.T) {
 	}
 }
 
-// data are what a decision may import besides the standard library and the layers of its own: API types, which are data, and what compares
-// and prints them. client-go, controller-runtime and k8s.io/utils/clock are not among them.
+// data are the third-party packages that a deciding file may import: API types, and helpers that compare or print them. It must not import
+// client-go, controller-runtime or k8s.io/utils/clock.
 var data = []string{
 	"github.com/metal3-io/baremetal-operator/apis", "k8s.io/api", "k8s.io/apimachinery/pkg/api", "k8s.io/apimachinery/pkg/apis",
 	"k8s.io/apimachinery/pkg/fields", "k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/runtime",
@@ -209,23 +209,24 @@ var data = []string{
 	"sigs.k8s.io/cluster-api/api", "sigs.k8s.io/json",
 }
 
-// effects are the parts of the standard library that a decision has no use for: a context, or I/O and a way to it.
+// effects are the packages of the standard library that a deciding file must not import: contexts, randomness, logging, I/O and locks.
 var effects = []string{"context", "crypto/rand", "log", "math/rand", "net", "os", "sync", "syscall"}
 
-// clocks are the functions that ask what time it is, or wait; by the package that has them.
+// clocks are, by package, the functions that read the clock or wait.
 var clocks = map[string][]string{
 	"time":                                 {"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"},
 	"k8s.io/apimachinery/pkg/apis/meta/v1": {"Now"},
 }
 
-// isPure says which files decide: those of the packages that do nothing else, and those of a controller that are named after it.
+// isPure reports whether a file may only decide: all files of the layer "pure", and files of controllers named rules.go, decide.go or
+// *_decide.go.
 func isPure(folder, file string) bool {
 	return layerOf(folder).name == "pure" || layerOf(folder).name != "test" &&
 		(file == "rules.go" || file == "decide.go" || strings.HasSuffix(file, "_decide.go"))
 }
 
-// A decision is a function of API objects and now: it has no context, no client, no clock and no goroutine, so that tests need none, and
-// that the command line decides what the manager decides.
+// A decision is a function of API objects and the current time. It has no context, client, clock or goroutine, so tests need no fakes, and
+// kubectl mend can decide what the manager decides.
 func TestDecisionsArePure(t *testing.T) {
 	decisions := 0
 	for _, p := range listPackages(t) {
@@ -247,7 +248,7 @@ func TestDecisionsArePure(t *testing.T) {
 	}
 }
 
-// impurities are what the pure ones among the files of a package import, call or take that a decision must not have.
+// impurities returns what the files named in pure import, call or refer to although a decision must not.
 func impurities(files map[string]*ast.File, pure []string) []string {
 	impure := impureTypes(files)
 	var found []string
@@ -280,9 +281,9 @@ func impurities(files map[string]*ast.File, pure []string) []string {
 	return found
 }
 
-// impureTypes are the types of a package whose fields, or those of another one of them, are of a package that a decision must not import.
+// impureTypes returns the types of a package with a field of a package that a decision must not import, or with a field of such a type.
 func impureTypes(files map[string]*ast.File) map[string]bool {
-	mentions := map[string][]string{} // by type, what it is made of
+	mentions := map[string][]string{} // type name → names of the types in its fields
 	impure := map[string]bool{}
 	for _, file := range files {
 		imports := importsOf(file)

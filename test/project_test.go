@@ -20,7 +20,7 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// A folder that the image or Tilt leaves out is missed only by builds there. Tests and the command line are no part of the manager.
+// If the Dockerfile or tilt-provider.json misses a folder, only builds with Docker or Tilt fail. The manager does not need test/ and cmd/.
 func TestTheBuildKnowsEveryFolder(t *testing.T) {
 	sources := map[string]bool{"go.mod": true, "go.sum": true}
 	for _, p := range listPackages(t) {
@@ -51,7 +51,7 @@ func TestTheBuildKnowsEveryFolder(t *testing.T) {
 	}
 }
 
-// Who owns an action can move its tags. What it may do is what the job says, and nothing by default.
+// The owner of an action can move its tags, so actions are pinned by commit. A workflow has no rights but those that its jobs ask for.
 func TestWorkflowsRunPinnedActionsWithMinimalRights(t *testing.T) {
 	files, err := os.ReadDir(filepath.Join(root, ".github", "workflows"))
 	if err != nil || len(files) == 0 {
@@ -68,7 +68,7 @@ var (
 	made   = regexp.MustCompile(`(?m)run: make ([a-z-]+)`)
 )
 
-// loose is what is wrong with a workflow.
+// loose returns what is wrong with a workflow.
 func loose(name, workflow, makefile string) []string {
 	var found []string
 	if !strings.Contains(workflow, "\npermissions: {}\n") && !strings.HasPrefix(workflow, "permissions: {}\n") {
@@ -87,8 +87,7 @@ func loose(name, workflow, makefile string) []string {
 	return found
 }
 
-// A module without a maintainer keeps the versions of its dependencies for ever, and one without a toolchain is built by whichever is
-// installed.
+// Dependabot only updates modules in its configuration. Without a toolchain line, any installed Go would build a module.
 func TestEveryModuleIsUpdatedAndBuiltByTheSameToolchain(t *testing.T) {
 	var bot struct {
 		Updates []struct{ Directories []string }
@@ -119,7 +118,7 @@ func TestEveryModuleIsUpdatedAndBuiltByTheSameToolchain(t *testing.T) {
 	}
 }
 
-// A manager on somebody's own machine is nothing that other machines should reach.
+// A manager on a developer's machine must not be reachable from other machines.
 func TestMakeRunListensOnLoopbackAlone(t *testing.T) {
 	local := regexp.MustCompile(`(?m)^LOCAL = (.*)$`).FindStringSubmatch(content(t, "Makefile"))
 	want := "--health-addr=127.0.0.1:9440 --diagnostics-address=127.0.0.1:8443 --webhook-host=127.0.0.1"
@@ -128,7 +127,7 @@ func TestMakeRunListensOnLoopbackAlone(t *testing.T) {
 	}
 }
 
-// A fault that is tried by hand finds nothing any more once its text is gone from the code.
+// hack/mutate replaces the text of a fault in the code; it cannot try a fault whose text is no longer there.
 func TestTheFaultsThatMutateTriesAreOfTheCode(t *testing.T) {
 	for _, fault := range strings.Split(content(t, "hack/mutate/faults.txt"), "\n= ")[1:] {
 		title, rest, _ := strings.Cut(fault, "\n")
@@ -146,7 +145,7 @@ const (
 	module = "github.com/kubemend/kubemend"
 )
 
-// walk names all files of the project to visit, but for hidden folders and what is built.
+// walk calls visit for all files of the project except those in hidden folders, bin and out.
 func walk(t *testing.T, visit func(file string)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -169,7 +168,7 @@ func walk(t *testing.T, visit func(file string)) {
 	must.Do(t, err)
 }
 
-// content is the text of a file, which is named by its path from the top of the project.
+// content returns the text of a file. The name is relative to the root of the project.
 func content(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, file))
@@ -177,7 +176,7 @@ func content(t *testing.T, file string) string {
 	return string(text)
 }
 
-// parse reads a Go file: the source, or what is in the file of that name if that is nil.
+// parse parses source, or the file with that name if source is nil.
 func parse(t *testing.T, name string, source any) *ast.File {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.SkipObjectResolution)
@@ -185,7 +184,7 @@ func parse(t *testing.T, name string, source any) *ast.File {
 	return file
 }
 
-// textsOf are the strings of a Go file, and its comments if they are documentation, as they are written.
+// textsOf returns the string literals of a Go file, with quotes, and its comments if documented is true.
 func textsOf(source string, documented bool) []string {
 	var texts []string
 	var s scanner.Scanner
@@ -208,7 +207,7 @@ func report(t *testing.T, found []string) {
 	}
 }
 
-// A check that sees nothing would find nothing wrong: each one finds one violation, and nothing in what is right.
+// A check that never fails is worthless: each check must accept the first example of its row and find one violation in the second.
 func TestTheChecksFindViolations(t *testing.T) {
 	none, one := pkg{ImportPath: module + "/api/v1alpha1"},
 		pkg{ImportPath: module + "/api/v1alpha1", TestImports: []string{module + "/test/rig"}}
@@ -250,8 +249,8 @@ func riskyOnes(texts ...string) []string {
 	return slices.DeleteFunc(texts, func(text string) bool { return !risky(text) })
 }
 
-// alike are the modules that share compiled packages with the project. A package is compiled once for each set of versions below it: one
-// version that differs, of a module far below, makes Kubernetes compile again.
+// alike are modules that share compiled packages with the project. If a single dependency has another version in one of them, the compiler
+// has to compile Kubernetes again.
 var alike = []string{"test/rig/kube", "test/rig/capi", "test/gitops", "hack/release"}
 
 func TestModulesUseTheSameVersionsOfSharedDependencies(t *testing.T) {
@@ -279,7 +278,7 @@ var (
 	replaced = regexp.MustCompile(`^(?:replace )?\s*(\S+)(?: v\S+)? => \S+ (v\S+)`)
 )
 
-// versionsIn are the versions that a go.mod builds with, by module.
+// versionsIn returns the versions in a go.mod by module, replacements included.
 func versionsIn(text string) map[string]string {
 	versions := map[string]string{}
 	for _, kind := range []*regexp.Regexp{required, replaced} {

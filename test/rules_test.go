@@ -30,7 +30,7 @@ func TestRulesExplainEveryID(t *testing.T) {
 	}
 }
 
-// unexplained are ids in the names of tests without an entry, or with two, and entries that no test uses.
+// unexplained returns the ids in test names that have no entry in test/RULES.md, or two, and the entries that no test uses.
 func unexplained(page rulesPage, files []testFile) []string {
 	var found []string
 	used := map[string]bool{}
@@ -60,9 +60,9 @@ func unexplained(page rulesPage, files []testFile) []string {
 	return found
 }
 
-// testFile is what the names of tests in a file are made from.
+// testFile has all texts of a file that the names of its tests can be made from.
 type testFile struct {
-	path  string // seen from the top of the module
+	path  string // relative to the root of the module
 	funcs []string
 	texts []string // all string literals
 }
@@ -74,7 +74,7 @@ var (
 	seedID   = regexp.MustCompile(`\d\.\d+|\d{3}`)
 )
 
-// ids are those in names of tests. A test's name can be any text, so all texts are searched.
+// ids returns the ids in the names of tests. Any string may become part of a test's name, so all strings are searched.
 func (f testFile) ids() map[string]bool {
 	found := map[string]bool{}
 	for _, name := range f.funcs {
@@ -95,8 +95,8 @@ func (f testFile) ids() map[string]bool {
 	return found
 }
 
-// testFiles reads all files with tests, or with tables of them: below test/ these are also in files that several packages use. The names
-// in the files of these checks are examples.
+// testFiles reads all files with tests. Below test/ it reads all Go files, because helpers there have tables of tests too. It skips this
+// folder, whose ids are examples.
 func testFiles(t *testing.T) []testFile {
 	t.Helper()
 	var found []testFile
@@ -124,7 +124,7 @@ func readTestFile(file, source string) testFile {
 	return f
 }
 
-// How many statements the documents have. They do not change any more.
+// statements is the number of statements in the documents, which are final.
 const statements = 99
 
 func TestEveryStatementOfTheDocumentsIsTestedOrADifference(t *testing.T) {
@@ -139,10 +139,10 @@ func TestEveryStatementOfTheDocumentsIsTestedOrADifference(t *testing.T) {
 	report(t, untrue(page, testFiles(t), differentRows(content(t, differencesFile))))
 }
 
-// differencesFile has the table of what is different from the documents, below a heading of its own.
+// differencesFile has a table of the differences from the documents, below the heading "From the documents".
 const differencesFile = "docs/differences.md"
 
-// differentRows are the rows of the table of differences from the documents, by their first cell.
+// differentRows returns the first cell of each row of that table.
 func differentRows(text string) []string {
 	_, table, _ := strings.Cut(text, "## From the documents\n")
 	_, table, _ = strings.Cut(table, "|---|---|---|\n")
@@ -155,7 +155,7 @@ func differentRows(text string) []string {
 	return rows
 }
 
-// untrue says which statements are held by no test that exists, or differ by a row that does not, and which rows no statement names.
+// untrue returns the statements without an existing test or row of differences, and the rows that no statement names.
 func untrue(page rulesPage, files []testFile, rows []string) []string {
 	var found []string
 	named := map[string]bool{}
@@ -185,31 +185,31 @@ func untrue(page rulesPage, files []testFile, rows []string) []string {
 
 const rulesFile = "test/RULES.md"
 
-// joint is what stands between the texts of containers and specs.
+// joint separates the texts of containers and specs in the name of a spec.
 const joint = " › "
 
-// rulesPage is what test/RULES.md says.
+// rulesPage is the content of test/RULES.md.
 type rulesPage struct {
 	families   []*family
 	statements []statement
 	seeds      map[string]bool // the ids of all documents and of their statements
 }
 
-// A family is a set of ids that mean the same in the same places: folders, or single files.
+// A family is a set of ids that have the same meaning in the same folders or files.
 type family struct {
 	name   string
 	places []string
 	ids    map[string]bool
 }
 
-// A statement is a sentence of a document. Tests hold it, or it is not true here and rows of docs/differences.md say so, or both in part.
+// A statement is a sentence of a document. Tests prove it, or rows of docs/differences.md say that it does not hold here, or both.
 type statement struct {
 	id      string // as in the names of tests, such as "seed 0.1"
 	held    []proof
 	differs []string
 }
 
-// A proof is a test of the package in a folder. A spec is named with its containers.
+// A proof is a test in a folder. The name of a spec includes its containers.
 type proof struct{ folder, test string }
 
 var (
@@ -257,7 +257,7 @@ func readFamily(t *testing.T, part string) *family {
 	return f
 }
 
-// addStatement reads a line of what the documents say.
+// addStatement reads one line of the list of statements.
 func (p *rulesPage) addStatement(t *testing.T, line string) {
 	t.Helper()
 	last := len(p.statements) - 1
@@ -275,7 +275,7 @@ func (p *rulesPage) addStatement(t *testing.T, line string) {
 	}
 }
 
-// familiesOf are the families whose ids the names of tests in a file use: those of the file, or else of the nearest folder above it.
+// familiesOf returns the families whose places include the file, or else the nearest folder above it.
 func (p rulesPage) familiesOf(file string) []*family {
 	var found []*family
 	for place := file; len(found) == 0 && place != "."; place = path.Dir(place) {
@@ -290,8 +290,8 @@ func (p rulesPage) familiesOf(file string) []*family {
 
 var goTest = regexp.MustCompile(`^(?:Test|Fuzz|Example)[A-Z0-9_]`)
 
-// exists looks for a test in the files of its folder. Each part of the name of a sub-test or spec has to be a text somewhere among them; of
-// one that is put together, name the Go test alone.
+// exists reports whether the folder has the test. Each part of the name of a sub-test or spec must be a string literal in the folder. If
+// the code computes a name, the page must name the Go test alone.
 func (p proof) exists(files []testFile) bool {
 	texts, funcs := map[string]bool{}, map[string]bool{}
 	for _, f := range files {
@@ -312,7 +312,7 @@ func (p proof) exists(files []testFile) bool {
 	return !slices.ContainsFunc(strings.Split(p.test, joint), func(part string) bool { return !madeOf(part, texts) })
 }
 
-// madeOf tries every slash, since those in names look like those between them.
+// madeOf splits the name at every slash, because a slash can be part of a name or separate two names.
 func madeOf(name string, texts map[string]bool) bool {
 	if texts[name] {
 		return true
@@ -330,7 +330,7 @@ const specsIntroduction = `# Specs
 The tests and specs below ` + "`test/`" + `, by folder; the rest is beside the code. ` + "`make generate`" + ` writes this page.
 `
 
-// The list of specs is read from the code, so that nobody keeps it.
+// test/SPECS.md is generated, so nobody has to maintain it.
 func TestSpecsAreDocumented(t *testing.T) {
 	folders := map[string][]string{}
 	walk(t, func(file string) {
@@ -349,13 +349,13 @@ func TestSpecsAreDocumented(t *testing.T) {
 	golden.Compare(t, "SPECS.md", page.String())
 }
 
-// containers and specs are the functions of Ginkgo that have a text and are, or hold, specs.
+// containers and specs are the functions of Ginkgo that take a text.
 var (
 	containers = []string{"Describe", "Context", "When", "DescribeTable"}
 	specs      = []string{"It", "Specify", "Entry"}
 )
 
-// specsIn are the names of the tests and of Ginkgo's specs in a file, these with the containers around them.
+// specsIn returns the names of the tests and specs of a file. The name of a spec includes its containers.
 func specsIn(file *ast.File) []string {
 	var found []string
 	for _, declared := range file.Decls {
@@ -367,7 +367,7 @@ func specsIn(file *ast.File) []string {
 	return found
 }
 
-// isTest leaves out TestMain and helpers, which take something else than a *testing.T.
+// isTest excludes TestMain and helpers, whose parameter is not a *testing.T.
 func isTest(function *ast.FuncDecl) bool {
 	params := function.Type.Params.List
 	return function.Recv == nil && strings.HasPrefix(function.Name.Name, "Test") && len(params) == 1 &&
@@ -398,7 +398,7 @@ func specsBelow(n ast.Node, around string) []string {
 	return found
 }
 
-// textOf is a text, of which what is computed is left out.
+// textOf returns the text of a string expression, with "…" for the parts that are computed.
 func textOf(n ast.Expr) (text string, ok bool) {
 	switch n := n.(type) {
 	case *ast.BasicLit:

@@ -22,22 +22,21 @@ import (
 const (
 	production, tests = "production", "tests and support"
 
-	// wide is from how many columns on a line is counted as too wide.
+	// wide is the number of columns above which a line is too wide.
 	wide = 140
 )
 
-// A size is how much people have written: lines, those of them that are too wide, and statements, so that denser lines are no gain.
+// A size is what people have written: lines, lines that are too wide, and statements. Statements show whether lines only became denser.
 type size struct{ lines, wide, statements int }
 
 func (s size) plus(other size) size {
 	return size{s.lines + other.lines, s.wide + other.wide, s.statements + other.statements}
 }
 
-// A budget is what size.tsv allows, by kind and name: the lines of a package, the lines and wide lines of the sums, and how many lines more
-// of production are granted for what.
+// A budget is the content of size.tsv, by kind and name: lines of packages, lines and wide lines in sum, and granted lines.
 type budget map[string]map[string]int
 
-// kinds are those of the lines of size.tsv, in their order.
+// kinds are the kinds of lines in size.tsv, in the order of the file.
 var kinds = []string{"lines", "wide", "granted", "package"}
 
 func newBudget() budget {
@@ -48,8 +47,8 @@ func newBudget() budget {
 	return b
 }
 
-// The code gets no larger, but where a grant in size.tsv says what users get for it; a package grows where another one shrinks. With
-// -update the file follows downwards: see make size.
+// The production code must not grow, unless a grant in size.tsv says what users get for it. A package may grow if another one shrinks.
+// -update (see make size) only lowers the limits.
 func TestSizesAreDocumented(t *testing.T) {
 	allowed := readBudget(t)
 	packages, sums := measure(t)
@@ -100,7 +99,7 @@ func tooLarge(allowed budget, sums map[string]size) []string {
 	return found
 }
 
-// unlisted are packages that are new, gone, or have grown while the sum has not.
+// unlisted returns packages that are new, gone or larger than in size.tsv, although the sum has not grown.
 func unlisted(allowed budget, packages map[string]size) []string {
 	var found []string
 	for name, s := range packages {
@@ -118,7 +117,7 @@ func unlisted(allowed budget, packages map[string]size) []string {
 	return found
 }
 
-// lowered is what is allowed from now on: what there is. What a grant was used for is not granted again.
+// lowered returns the new budget: the present sizes, and the grants without the lines that are already used.
 func lowered(allowed budget, packages, sums map[string]size) budget {
 	next := newBudget()
 	for name, s := range packages {
@@ -172,7 +171,7 @@ func readBudget(t *testing.T) budget {
 	return b
 }
 
-// measure returns the sizes of the packages of the production, and the sums.
+// measure returns the size of each production package, and the sums.
 func measure(t *testing.T) (packages, sums map[string]size) {
 	t.Helper()
 	packages, sums = map[string]size{}, map[string]size{}
@@ -195,7 +194,7 @@ func measure(t *testing.T) (packages, sums map[string]size) {
 	return packages, sums
 }
 
-// generated is at the top of files that programs write.
+// generated matches the header of generated files.
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
 func sizeOf(file *ast.File, text string) size {
@@ -208,7 +207,7 @@ func sizeOf(file *ast.File, text string) size {
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n.(type) {
-		case *ast.BlockStmt, *ast.EmptyStmt, *ast.LabeledStmt: // others are counted in them
+		case *ast.BlockStmt, *ast.EmptyStmt, *ast.LabeledStmt: // these only contain other statements
 		case ast.Stmt:
 			s.statements++
 		}

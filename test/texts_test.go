@@ -13,7 +13,7 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// A word is one line of words.tsv: what is not written, and what is written instead.
+// A word is one line of words.tsv: a pattern that must not be written, and what to write instead.
 type word struct {
 	pattern *regexp.Regexp
 	instead string
@@ -23,7 +23,7 @@ func TestTheGlossaryIsKept(t *testing.T) {
 	words := avoidedWords(t)
 	kinds := map[string]int{}
 	walk(t, func(file string) {
-		if isRead(file) && file != "docs/glossary.md" { // which has to name the words
+		if isRead(file) && file != "docs/glossary.md" { // the glossary has to name the words
 			kinds[filepath.Ext(file)]++
 			report(t, wordsIn(file, content(t, file), words))
 		}
@@ -52,11 +52,11 @@ func isRead(file string) bool {
 	return false
 }
 
-// wordsIn returns what a file has of the words. Of a Go file that is its strings, and in api its comments.
+// wordsIn returns the avoided words of a file. In Go files it reads strings, and in api/ comments too.
 func wordsIn(file, text string, words []word) []string {
 	switch filepath.Ext(file) {
 	case ".md":
-		text = quoted.ReplaceAllString(text, "``") // names of objects, files and values are as they are
+		text = quoted.ReplaceAllString(text, "``") // names of objects, files and values are not prose
 	case ".go":
 		text = strings.Join(textsOf(text, strings.HasPrefix(file, "api/")), "\n")
 	}
@@ -89,22 +89,22 @@ func avoidedWords(t *testing.T) []word {
 	return words
 }
 
-// unlimited is a limit that lets everything that is due be remediated.
+// unlimited matches a limit that allows the remediation of everything at once.
 var unlimited = regexp.MustCompile(`(?i)((max[_ ]?unhealthy|unhealthyLessThanOrEqualTo)[^|\n]{0,40}100 ?%)|` +
 	`\b(raise|limit|set)\b[^.|\n]{0,60} (to|be) 100 ?%`)
 
-// inFlight is a limit on how many are remediated at once.
+// inFlight matches the field that limits how many remediations run at once.
 var inFlight = regexp.MustCompile(`\bmaxInFlight\b`)
 
-// harmless are the places that speak of an unlimited check without advising one, and what they say.
+// harmless are the files that mention an unlimited check without advising it, with the sentence that does so.
 var harmless = map[string]string{
 	"docs/nodehealthcheck-api.md":                               "limits nothing: nodes are remediated however many are unhealthy",
 	"templates/machine-health-check-control-plane.yaml":         "KubeadmControlPlane replaces one machine at a time",
 	"templates/machine-health-check-control-plane-v1beta2.yaml": "KubeadmControlPlane replaces one machine at a time",
 }
 
-// If a limit is raised in an outage, everything that is due is remediated in the moment in which the outage ends. So what users read, be
-// it a page, an example or a message, advises that only together with a limit in flight.
+// If a user raises the limit during an outage, everything that is due is remediated at the moment the outage ends. So pages, examples and
+// messages may only advise that together with maxInFlight.
 func TestNothingAdvisesToRemediateEverythingAtOnce(t *testing.T) {
 	read := 0
 	walk(t, func(file string) {
@@ -123,8 +123,8 @@ func TestNothingAdvisesToRemediateEverythingAtOnce(t *testing.T) {
 
 func risky(text string) bool { return unlimited.MatchString(text) && !inFlight.MatchString(text) }
 
-// adviceIn are the texts of a file that users read: the paragraphs of a page, a manifest, and the strings of programs. What a test or a
-// golden file has was written by a user.
+// adviceIn returns the texts of a file that users read: paragraphs of pages, whole manifests, and strings of programs. Tests and golden
+// files are skipped, because they contain what a user might write.
 func adviceIn(t *testing.T, file string) []string {
 	t.Helper()
 	top, _, below := strings.Cut(file, "/")
@@ -143,7 +143,7 @@ func adviceIn(t *testing.T, file string) []string {
 	return nil
 }
 
-// Links lead within the project to pages and to their headings; those out of it are not followed.
+// Links within the project must lead to an existing page and heading. Links to other sites are not followed.
 func TestEveryLinkInThePagesLeadsSomewhere(t *testing.T) {
 	links := 0
 	for _, page := range pages(t) {
@@ -157,8 +157,8 @@ func TestEveryLinkInThePagesLeadsSomewhere(t *testing.T) {
 	}
 }
 
-// The index lists every page once, below the heading of its kind: a page that cannot be found is not read. Runbooks are listed in the table
-// of alerts in docs/monitoring.md, which has a test of its own.
+// Users find a page through the index, so it lists every page once, below the heading of its kind. Runbooks are in the table of alerts in
+// docs/monitoring.md instead, which has its own test.
 func TestThePagesAreInTheIndex(t *testing.T) {
 	const index = "docs/README.md"
 	text := content(t, index)
@@ -197,7 +197,7 @@ var (
 	headingLine = regexp.MustCompile(`(?m)^#+ +(.+?) *$`)
 )
 
-// unfenced are the lines of a page that are not in blocks of code.
+// unfenced returns the lines of a page that are outside of code blocks.
 func unfenced(text string) string {
 	var b strings.Builder
 	fenced := false
@@ -212,7 +212,7 @@ func unfenced(text string) string {
 	return b.String()
 }
 
-// linksIn are the targets of the links of a page, without those in code.
+// linksIn returns the targets of the links of a page, except those in code.
 func linksIn(text string) []string {
 	var targets []string
 	for line := range strings.Lines(unfenced(text)) {
@@ -223,7 +223,7 @@ func linksIn(text string) []string {
 	return targets
 }
 
-// broken says why a link of a page leads nowhere; empty if it does, or out of the project.
+// broken returns why a link of a page leads nowhere, or "" if it works or leads to another site.
 func broken(t *testing.T, page, target string) string {
 	t.Helper()
 	if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
@@ -243,8 +243,8 @@ func broken(t *testing.T, page, target string) string {
 	return ""
 }
 
-// anchors are what the headings of a page are reached by, as GitHub makes it of their text: in small letters, without punctuation, with
-// hyphens for blanks, and a number from the second of the same on.
+// anchors returns the anchors that GitHub makes from the headings of a page: lower case, hyphens for blanks, no punctuation, and a number
+// appended to repeated headings.
 func anchors(text string) []string {
 	var made []string
 	times := map[string]int{}

@@ -1,5 +1,5 @@
--- The health of a MachineHealthCheck, of Cluster API or of kubemend. That machines are not healthy is what the check is for: it is Degraded only
--- if it cannot do its work, or may not. Written for Lua without the library "string", as Argo CD runs it.
+-- The health of a MachineHealthCheck, whether Cluster API or kubemend acts on it. Unhealthy machines alone do not make it Degraded: only a
+-- check that cannot or may not do its work is Degraded. Argo CD runs this without Lua's library "string".
 local status = obj.status or {}
 local conditions = status.conditions or {}
 if status.v1beta2 ~= nil and status.v1beta2.conditions ~= nil then

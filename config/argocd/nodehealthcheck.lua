@@ -1,4 +1,4 @@
--- The health of a NodeHealthCheck, of kubemend or of medik8s' operator. That nodes are not healthy is what the check is for.
+-- The health of a NodeHealthCheck of kubemend or of medik8s' operator. Unhealthy nodes alone do not make it Degraded.
 local status = obj.status or {}
 
 local function condition(name)

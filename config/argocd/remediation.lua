@@ -1,4 +1,4 @@
--- The health of a HostRemediation or a Metal3Remediation. Where CAPM3's CRD drops the conditions, the phase has to do.
+-- The health of a HostRemediation or a Metal3Remediation. CAPM3's CRD may drop the conditions; then this uses the phase.
 local status = obj.status or {}
 
 local function condition(name)

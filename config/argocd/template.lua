@@ -1,2 +1,2 @@
--- A HostRemediationTemplate or a Metal3RemediationTemplate has no status: it is read when a remediation is made.
+-- A HostRemediationTemplate or a Metal3RemediationTemplate has no status: it is only read when a remediation is created.
 return {status = "Healthy", message = ""}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// What several boards ask with.
+// Parts of expressions that several boards use.
 const (
 	namespaces = `label_values(kubemend_workload_cluster_reachable, namespace)`
 	inCluster  = `namespace=~"$namespace", cluster=~"$cluster"`
@@ -14,30 +14,30 @@ const (
 	third      = columns / 3
 )
 
-// none makes an expression that counts be zero, rather than nothing, when there is nothing to count.
+// none makes an expression return 0 instead of nothing.
 func none(expr string) string { return expr + " or vector(0)" }
 
-// grown is by how much a counter has grown in a minute. One that has just appeared counts from zero, which increase() does not see.
+// grown returns by how much a counter has grown in a minute. A counter that has just appeared counts from zero, which increase() ignores.
 func grown(by, counter string) string {
 	return fmt.Sprintf("sum by (%[1]s) ((%[2]s unless %[2]s offset 1m) or increase(%[2]s[1m])) > 0", by, counter)
 }
 
-// slowest is the duration that all but one of a hundred stay below.
+// slowest returns the 99th percentile of a histogram.
 func slowest(metric, by string) string {
 	return fmt.Sprintf("histogram_quantile(0.99, sum by (%s) (rate(%s_bucket[$__rate_interval])))", by, metric)
 }
 
-// nineteenOfTwenty is which time 95% of a histogram do not exceed, of a day.
+// nineteenOfTwenty returns the 95th percentile of a histogram over a day.
 func nineteenOfTwenty(metric, by string) string {
 	return fmt.Sprintf("histogram_quantile(0.95, sum by (le, %s) (rate(%s_bucket[1d])))", by, metric)
 }
 
-// mean is that of a histogram, of a day.
+// mean returns the mean of a histogram over a day.
 func mean(metric, by string) string {
 	return fmt.Sprintf("sum by (%[2]s) (rate(%[1]s_sum[1d])) / sum by (%[2]s) (rate(%[1]s_count[1d]))", metric, by)
 }
 
-// clusters is one row for each cluster.
+// clusters has one row for each cluster.
 func clusters() panel {
 	return table("Clusters", "Those that are out of reach come first.", half,
 		query{`1 - min by (namespace, cluster) (kubemend_workload_cluster_reachable{` + inCluster + `})`, "out of reach"},
@@ -49,9 +49,9 @@ func clusters() panel {
 		query{`sum by (namespace, cluster) (max by (namespace, cluster, reason) (kubemend_capacity_missing{` + inCluster + `}))`, "missing capacity"})
 }
 
-// needsPerson counts what the alerts KubemendHostNeedsPerson, KubemendHostRemediationStuck, KubemendHostExhausted and
-// KubemendCapacityNotBack are about. A Machine whose owner cannot replace it needs a person at once, and one whose owner does not answer
-// after the hour of the last of these alerts.
+// needsPerson counts the reasons of the alerts KubemendHostNeedsPerson, KubemendHostRemediationStuck, KubemendHostExhausted and
+// KubemendCapacityNotBack. A Machine whose owner cannot replace it counts at once. Other missing capacity counts after an hour, like in the
+// last of these alerts.
 func needsPerson() panel {
 	const waiting, missing = "kubemend_host_remediations_waiting_for_person", "kubemend_capacity_missing"
 	counts := []string{
@@ -127,7 +127,7 @@ func fleet() dashboard {
 	return d
 }
 
-// machinesAndNodes is the row of what checks watch, and of what their remediations come to.
+// machinesAndNodes has panels about the targets of checks and the results of remediations.
 func machinesAndNodes() row {
 	return row{"Machines and nodes", []panel{
 		course("Machines by state", "Of all that MachineHealthChecks watch.", "none", half,
@@ -156,7 +156,7 @@ func machinesAndNodes() row {
 	}}
 }
 
-// controllers are those of kubemend; other managers export metrics of the same names.
+// controllers matches the names of kubemend's controllers, because other managers export the same metrics.
 const controllers = "machinehealthcheck.*|nodehealthcheck|remediationrecord|serving|metal3remediation|hostremediation"
 
 func check() dashboard {
@@ -209,12 +209,12 @@ func check() dashboard {
 	)
 }
 
-// ofCheckState is ofCheck, for what kube-state-metrics says: the label of the cluster has another name there.
+// ofCheckState is ofCheck for metrics of kube-state-metrics, which have another name for the label of the cluster.
 const ofCheckState = `namespace=~"$namespace", cluster_name=~"$cluster", name="$check"`
 
 const theHost = `capi_hostremediation_status_host{namespace=~"$namespace", cluster_name=~"$cluster", host="$host"}`
 
-// ofHost picks, of what kube-state-metrics says of a HostRemediation, that of the host: its remediations remember it.
+// ofHost selects the series of the host from a metric of kube-state-metrics about HostRemediations, whose status names the host.
 func ofHost(metric string) string {
 	return fmt.Sprintf("%s * on (namespace, name, uid) group_left (host) %s", metric, theHost)
 }

@@ -2,7 +2,7 @@ package main
 
 import "slices"
 
-// These are the few parts of Grafana's dashboard model that are used here, in its spelling.
+// These are the parts of Grafana's dashboard model that the boards use, with Grafana's names.
 
 type dashboard struct {
 	UID           string     `json:"uid"`
@@ -39,7 +39,7 @@ type timeRange struct {
 	To   string `json:"to"`
 }
 
-// link leads to the dashboards with a tag.
+// link is a link to all dashboards with a tag.
 type link struct {
 	Title       string   `json:"title"`
 	Type        string   `json:"type"`
@@ -92,7 +92,7 @@ type panel struct {
 	Transformations []transformation `json:"transformations,omitempty"`
 }
 
-// transformation changes the tables of a panel before it is shown.
+// transformation changes the tables of a panel before Grafana shows them.
 type transformation struct {
 	ID      string         `json:"id"`
 	Options map[string]any `json:"options"`
@@ -138,14 +138,14 @@ const (
 	columns   = 24
 	statWidth = 4
 	height    = 8
-	refreshOn = 2 // variables are asked for anew when the time range changes
+	refreshOn = 2 // query a variable again when the time range changes
 	byName    = 1
 )
 
-// chosen is the data source that the user has chosen.
+// chosen is the data source that the user selects.
 var chosen = datasource{Type: "prometheus", UID: "${datasource}"}
 
-// board is a dashboard with the variables that all have, and then these.
+// board returns a dashboard with the variable for the data source and the variables in more.
 func board(name, title, description string, more []variable, rows ...row) dashboard {
 	source := variable{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus"}
 	d := dashboard{
@@ -162,7 +162,7 @@ func board(name, title, description string, more []variable, rows ...row) dashbo
 	return d
 }
 
-// anyOf is a variable of which any number of values may be chosen, all at first.
+// anyOf returns a variable with several values, at first all.
 func anyOf(name, label, query string) variable {
 	return variable{
 		Name: name, Label: label, Type: "query", Datasource: &chosen, Query: query, Definition: query, Refresh: refreshOn, Sort: byName,
@@ -170,18 +170,18 @@ func anyOf(name, label, query string) variable {
 	}
 }
 
-// oneOf is a variable of which one value is chosen.
+// oneOf returns a variable with one value.
 func oneOf(name, label, query string) variable {
 	return variable{Name: name, Label: label, Type: "query", Datasource: &chosen, Query: query, Definition: query, Refresh: refreshOn, Sort: byName}
 }
 
-// row is a heading, and the panels below it from left to right.
+// row is a heading and the panels below it, from left to right.
 type row struct {
 	title  string
 	panels []panel
 }
 
-// add adds a row below y, and returns where the next one begins.
+// add adds a row at y, and returns the y of the next row.
 func (d *dashboard) add(r row, y int) int {
 	d.put(panel{Type: "row", Title: r.title}, position{H: 1, W: columns, X: 0, Y: y})
 	y++
@@ -201,7 +201,7 @@ func (d *dashboard) put(p panel, at position) {
 	d.Panels = append(d.Panels, p)
 }
 
-// query is an expression, and what its series are called.
+// query is an expression and the legend of its series.
 type query struct{ expr, legend string }
 
 func targets(instant bool, format string, queries []query) []target {
@@ -214,7 +214,7 @@ func targets(instant bool, format string, queries []query) []target {
 	return all
 }
 
-// number shows how many there are of something. With bad, any is too many.
+// number shows a count, in red if bad is true and the count is not zero.
 func number(title, description, expr string, bad bool) panel {
 	steps := []threshold{{Color: "green"}}
 	if bad {
@@ -235,7 +235,7 @@ func value(title, description, expr, unit string) panel {
 	}
 }
 
-// course shows how expressions change with time.
+// course shows expressions over time.
 func course(title, description, unit string, width int, queries ...query) panel {
 	zero := 0.0
 	return panel{
@@ -245,7 +245,7 @@ func course(title, description, unit string, width int, queries ...query) panel 
 	}
 }
 
-// states shows by bars of time which of several things was so.
+// states shows states over time as bars.
 func states(title, description string, width int, queries ...query) panel {
 	return panel{
 		Type: "state-timeline", Title: title, Description: description, Datasource: &chosen, GridPos: position{H: height, W: width},
@@ -253,7 +253,7 @@ func states(title, description string, width int, queries ...query) panel {
 	}
 }
 
-// list shows the labels of all series that there are now.
+// list shows the labels of all present series.
 func list(title, description string, width int, expr string) panel {
 	return panel{
 		Type: "table", Title: title, Description: description, Datasource: &chosen, GridPos: position{H: height, W: width},
@@ -261,7 +261,8 @@ func list(title, description string, width int, expr string) panel {
 	}
 }
 
-// table shows expressions with the same labels as columns, named by their legends. Rows with more in the first one come first.
+// table shows one column for each expression, named by its legend. The expressions must have the same labels. The first column sorts the
+// rows, highest first.
 func table(title, description string, width int, queries ...query) panel {
 	p := list(title, description, width, "")
 	names := map[string]string{}
@@ -277,7 +278,7 @@ func table(title, description string, width int, queries ...query) panel {
 	return p
 }
 
-// event is a mark on all courses of a board, wherever an expression is more than 0.
+// event marks the times at which an expression is more than 0, on all graphs of a board.
 func event(name, expr, text string) annotation {
 	return annotation{Name: name, Datasource: chosen, Enable: true, IconColor: "orange", Expr: expr, TitleFormat: name, TextFormat: text, Step: "60s"}
 }

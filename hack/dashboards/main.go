@@ -1,7 +1,6 @@
-// Command dashboards writes the dashboards for Grafana: one of the whole fleet, one of a single check, one of a single host.
+// Command dashboards writes the dashboards for Grafana: one for the fleet, one for a single check, one for a single host.
 //
-// It knows Grafana's format, and nothing else: that every expression parses and every metric in them exists is checked in
-// test/observability, on what it has written.
+// It knows only Grafana's format. test/observability checks the expressions and metrics in the written files.
 package main
 
 import (
@@ -27,7 +26,7 @@ func main() {
 func write(file string, d dashboard) error {
 	var content bytes.Buffer
 	encoder := json.NewEncoder(&content)
-	encoder.SetEscapeHTML(false) // for people who read what has changed
+	encoder.SetEscapeHTML(false) // keep <, > and & readable in diffs
 	encoder.SetIndent("", "  ")
 	if err := encoder.Encode(d); err != nil {
 		return fmt.Errorf("encode dashboard %s: %w", d.Title, err)

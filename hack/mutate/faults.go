@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// A fault is a change of one file by hand.
+// A fault is a change of one file, written by hand.
 type fault struct {
 	title, file string
 	old, new    string
 }
 
-// readFaults reads the list of faults: its own first lines say how it is written.
+// readFaults reads the list of faults. The first lines of the list describe its format.
 func readFaults(path string) ([]fault, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -27,7 +27,7 @@ func readFaults(path string) ([]fault, error) {
 	var faults []fault
 	for i, block := range strings.Split(string(content), "\n= ") {
 		if i == 0 {
-			continue // the comment
+			continue // the comment at the top
 		}
 		title, rest, _ := strings.Cut(block, "\n")
 		file, rest, _ := strings.Cut(rest, "\n-")
@@ -40,7 +40,7 @@ func readFaults(path string) ([]fault, error) {
 	return faults, nil
 }
 
-// tryFaults tries each fault whose title only matches, and prints which packages' tests fail. It fails if one is noticed by none.
+// tryFaults tries each fault whose title matches only, and prints the packages whose tests fail. A fault that no test notices is an error.
 func tryFaults(ctx context.Context, work string, only *regexp.Regexp, args []string) error {
 	faults, err := readFaults(filepath.Join("hack", "mutate", "faults.txt"))
 	if err != nil {
@@ -77,8 +77,8 @@ func tryFaults(ctx context.Context, work string, only *regexp.Regexp, args []str
 	return errors.Join(problems...)
 }
 
-// try returns the packages whose tests fail with the fault. The compiler reads code with the fault from elsewhere; for another file, which tests
-// read, the tree is copied.
+// try returns the packages whose tests fail with the fault. A changed Go file is given to the compiler as an overlay. Other files are read
+// by tests, so the whole tree is copied.
 func (f fault) try(ctx context.Context, work string, args []string) ([]string, error) {
 	original, err := os.ReadFile(f.file)
 	if err != nil {
@@ -125,7 +125,7 @@ func (f fault) test(ctx context.Context, dir string, args []string) (noticed []s
 	return slices.Compact(noticed), nil
 }
 
-// copyTree copies what git knows or would add, with changes that are not committed. What was built is that of the tree itself.
+// copyTree copies all files that git tracks or would add, including uncommitted changes, and links what was built.
 func copyTree(ctx context.Context, work string) (string, error) {
 	to := filepath.Join(work, "tree")
 	out, err := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
@@ -135,7 +135,7 @@ func copyTree(ctx context.Context, work string) (string, error) {
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		content, err := os.ReadFile(name)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // deleted, and not committed
+			continue // deleted, but not committed
 		}
 		if err != nil {
 			return "", fmt.Errorf("copy the tree: %w", err)

@@ -1,7 +1,7 @@
-// Command mutate changes the deciding code of the project, one operator at a time, and reports the changes that no test notices.
+// Command mutate changes one operator of the deciding code at a time, and reports the changes that no test notices.
 //
-// The mutants of a package are compiled into its tests once, and chosen at run time. What is found is compared with survivors.txt: the command
-// fails when too many mutants survive, when one survives that is not listed there, and when one listed there does not.
+// It compiles all mutants of a package into its test binary and selects one at run time. It fails if too many mutants survive, if a
+// survivor is not listed in survivors.txt, or if a listed mutant does not survive.
 package main
 
 import (
@@ -16,12 +16,12 @@ import (
 	"syscall"
 )
 
-// A target is a package with decisions.
+// A target is a package that decides.
 type target struct {
 	folder string
-	// least is how many of a hundred mutants that tests reach they must kill.
+	// least is the percentage of reached mutants that the tests must kill.
 	least float64
-	// also are packages whose tests hold what the package's own do not.
+	// also are other packages whose tests cover decisions of this package.
 	also []string
 }
 
@@ -43,7 +43,7 @@ var targets = []target{
 	{folder: "controllers/hostremediation", least: 85},
 }
 
-// Files that import one of these read, write or count, and decide nothing: they are not mutated.
+// Files that import one of these packages do I/O or count, and decide nothing. They are not mutated.
 var impure = []string{"context", "github.com/prometheus/client_golang/prometheus"}
 
 func main() {

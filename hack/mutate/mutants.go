@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// What becomes of a mutant.
+// The results for a mutant.
 const (
 	killed     = "killed"
 	lived      = "lived"
@@ -22,8 +22,8 @@ const (
 	notViable  = "not compiling"
 )
 
-// A mutant is a change of one operator. Its name says where it is without line numbers, which every edit would change: the file, the
-// function, the kind of the change, and the line with the operator in brackets.
+// A mutant is a change of one operator. Its name consists of the file, the function, the kind of the change, and the line with the operator
+// in brackets. It has no line number, which every edit of the file would change.
 type mutant struct {
 	id           int
 	name, status string
@@ -40,32 +40,32 @@ const (
 	negative  = "INVERT_NEGATIVES"      // -x to x
 )
 
-// arithmetic are the helpers that stand for an operator.
+// arithmetic are the helper functions that replace an operator.
 var arithmetic = map[token.Token]string{
 	token.ADD: "mutantAdd", token.SUB: "mutantSub", token.MUL: "mutantMul", token.QUO: "mutantQuo", token.REM: "mutantRem",
 }
 
-// A mutator finds the mutants of one file, and rewrites it so that it contains all of them, each chosen by its number at run time. A line stays
-// on its line.
+// A mutator finds the mutants of one file, and rewrites the file so that it contains all of them. The number of a mutant selects it at run
+// time. Lines keep their numbers.
 type mutator struct {
-	path    string // as names of mutants have it
+	path    string // the path in the names of mutants
 	content []byte
 	fset    *token.FileSet
 	file    *ast.File
-	// failures is how often a line did not compile: after the first time it has no mutants of arithmetic, which are often those of texts, and
-	// after the second time none.
+	// failures counts by line how often the line did not compile. After the first time the line gets no mutants of arithmetic, which often
+	// are those of strings. After the second time it gets no mutants.
 	failures map[int]int
-	// constants says that a constant becomes a variable where that compiles.
+	// constants turns constants into variables, where that compiles, so that they can be mutated.
 	constants bool
 	mutants   []*mutant
 	edits     []edit
 }
 
-// An edit inserts text, or replaces what stands there up to an end.
+// An edit inserts text at a position, or replaces the text up to end.
 type edit struct {
 	at, end int
 	text    string
-	// depth orders what is inserted at one place: the outer expression begins first and ends last.
+	// depth orders insertions at one position: the outer expression begins first and ends last.
 	depth int
 }
 
@@ -82,7 +82,7 @@ func newMutator(path string, failures map[int]int, constants bool) (*mutator, er
 	return &mutator{path: filepath.ToSlash(path), content: content, fset: fset, file: file, failures: failures, constants: constants}, nil
 }
 
-// rewrite returns the file with its mutants, of which the first has the number first.
+// rewrite returns the file with its mutants, numbered from first on.
 func (m *mutator) rewrite(first int) []byte {
 	depth, constant := 0, 0
 	var ends []func()
@@ -134,7 +134,7 @@ func (m *mutator) rewrite(first int) []byte {
 	return m.apply()
 }
 
-// lone reports whether decl is one constant with a value, which may as well be a variable.
+// lone reports whether decl is a single constant with a computed value, which can become a variable.
 func (m *mutator) lone(decl *ast.GenDecl) bool {
 	if !m.constants || decl.Lparen.IsValid() || len(decl.Specs) != 1 || m.failures[m.fset.Position(decl.Pos()).Line] > 0 {
 		return false
@@ -176,7 +176,7 @@ func (m *mutator) binary(n *ast.BinaryExpr, first, depth int) {
 	}
 }
 
-// isText reports whether n is, or contains, a text: there is no other operator for it.
+// isText reports whether n contains a string. Strings have no other operator than +.
 func isText(n ast.Expr) bool {
 	switch n := n.(type) {
 	case *ast.BasicLit:
@@ -201,7 +201,7 @@ func (m *mutator) add(first int, kind string, pos token.Pos, operator string) (i
 	return one.id, true
 }
 
-// describe names the operator at a place.
+// describe returns the function and the line with the operator in brackets.
 func (m *mutator) describe(position token.Position, operator string) string {
 	line := strings.Split(string(m.content), "\n")[position.Line-1]
 	before, after := line[:position.Column-1], line[position.Column-1+len(operator):]
@@ -217,7 +217,7 @@ func (m *mutator) describe(position token.Position, operator string) string {
 
 func (m *mutator) offset(pos token.Pos) int { return m.fset.Position(pos).Offset }
 
-// text is n on one line.
+// text returns the source of n on one line.
 func (m *mutator) text(n ast.Expr) string {
 	text := m.content[m.offset(n.Pos()):m.offset(n.End())]
 	return string(bytes.Join(bytes.Fields(text), []byte(" ")))
@@ -245,12 +245,12 @@ func (m *mutator) apply() []byte {
 	return out.Bytes()
 }
 
-// helpers is a file of the package called name, with the functions that its mutants call.
+// helpers returns a file for package name with the functions that the mutants call.
 func helpers(name string, mutants int) []byte {
 	return []byte(strings.NewReplacer("package mutated", "package "+name, "999999", strconv.Itoa(mutants)).Replace(helpersFile))
 }
 
-// A file with the name of the variable MUTANTS_REACHED gets the numbers of those that are evaluated.
+// It writes the numbers of the evaluated mutants to the file that the variable MUTANTS_REACHED names.
 const helpersFile = `package mutated
 
 import (

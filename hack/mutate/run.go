@@ -18,19 +18,19 @@ import (
 	"time"
 )
 
-// memory is how many KiB of addresses a test may have: a mutant that allocates without end takes no more.
+// memory is the limit of a test's address space in KiB, for mutants that allocate without end.
 const memory = "8000000"
 
-// A suite is the tests of one package, compiled with all mutants.
+// A suite is the test binary of one package, with all mutants.
 type suite struct {
 	folder, binary string
 	args           []string
 	reached        map[int]bool
-	// patience is how long it may take with a mutant.
+	// patience is the longest time that a run with a mutant may take.
 	patience time.Duration
 }
 
-// mutate tries the mutants of the files of the package whose path only matches.
+// mutate tries the mutants of the package's files whose path matches only.
 func (t target) mutate(ctx context.Context, work string, only *regexp.Regexp) ([]*mutant, error) {
 	files, err := t.files(only)
 	if err != nil || len(files) == 0 {
@@ -60,7 +60,7 @@ func (t target) mutate(ctx context.Context, work string, only *regexp.Regexp) ([
 
 var imported = regexp.MustCompile(`(?m)^(?:import)?\s*(?:\w+ )?"([^"]+)"$`)
 
-// files are those of the package that are mutated.
+// files returns the files of the package that are mutated.
 func (t target) files(only *regexp.Regexp) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(t.folder, "*.go"))
 	if err != nil {
@@ -73,12 +73,12 @@ func (t target) files(only *regexp.Regexp) ([]string, error) {
 	}), nil
 }
 
-// needsConstant is what the compiler says where a constant is a variable, and is needed for another one or as the length of an array.
+// needsConstant matches the compiler's error if a variable replaces a constant that another constant or the length of an array needs.
 var needsConstant = regexp.MustCompile(`is not constant|must be constant`)
 
 var failedLine = regexp.MustCompile(`(?m)^(?:\./)?([\w./-]+\.go):(\d+):\d+: `)
 
-// compileMutants writes the files with their mutants, without those that do not compile, and returns a file for -overlay of the go command.
+// compileMutants writes the files with all mutants that compile, and returns them and a file for go's flag -overlay.
 func (t target) compileMutants(ctx context.Context, work string, files []string) (mutants []*mutant, overlay string, err error) {
 	failures, constants := map[string]map[int]int{}, true
 	for range 10 {
@@ -129,7 +129,7 @@ func (t target) writeMutants(work string, files []string, failures map[string]ma
 	return mutants, overlay, err
 }
 
-// writeOverlay returns a file for -overlay of the go command, which then reads these files, all of one package, instead of those of the tree.
+// writeOverlay returns a file for go's flag -overlay, which replaces these files of one package.
 func writeOverlay(work string, files map[string][]byte) (string, error) {
 	root, err := os.Getwd()
 	if err != nil {
@@ -165,7 +165,7 @@ func newSuite(ctx context.Context, work, folder, overlay string) (*suite, error)
 	if out, err := goCommand(ctx, "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", s.binary, "./"+folder); err != nil {
 		return nil, fmt.Errorf("compile the tests of %s: %w: %s", folder, err, out)
 	}
-	// Tests that start a manager take seconds, and hold no decision.
+	// Tests that start a manager take seconds and test no decision.
 	s.args = []string{"-test.short", "-test.failfast", "-test.skip=^TestAManager"}
 	if help, _ := exec.CommandContext(ctx, s.binary, "-help").CombinedOutput(); bytes.Contains(help, []byte("-rapid.seed")) {
 		s.args = append(s.args, "-rapid.seed=1", "-rapid.shrinktime=0s", "-rapid.nofailfile")
@@ -196,7 +196,7 @@ func (s *suite) run(ctx context.Context, env string) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// tryAll tries the mutants that the tests reach, and that others have not killed, as many at a time as there are processors.
+// tryAll tries the mutants that the tests reach and that are still alive, one on each processor.
 func (s *suite) tryAll(ctx context.Context, mutants []*mutant) error {
 	queue := make(chan *mutant)
 	var workers sync.WaitGroup

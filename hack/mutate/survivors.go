@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// readSurvivors reads the list of mutants that may survive: the name of each on a line of its own, and indented below it the reason why no
-// test can kill it, or need not. Lines that begin with # are comments.
+// readSurvivors reads the list of mutants that may survive: the name of each on a line, and the reason indented below. Lines that begin
+// with # are comments.
 func readSurvivors(path string) (map[string]string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -36,8 +36,8 @@ func readSurvivors(path string) (map[string]string, error) {
 	return listed, nil
 }
 
-// compare prints how many mutants of the package were killed, and returns what differs from the part of the list that is about the files whose
-// path contains only. One that timed out counts as killed if the list says that it never ends; on a busy computer others may time out, too.
+// compare prints how many mutants of the package were killed, and returns the differences from the list for the files whose path matches
+// only. A mutant that timed out counts as killed only if the list says that it loops, because others can time out on a busy computer.
 func (t target) compare(mutants []*mutant, listed map[string]string, only *regexp.Regexp) error {
 	var problems []error
 	count := map[string]int{}

@@ -34,7 +34,7 @@ func cast(title string, lines []line) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// parse reads the title and the lines of an asciicast as cast writes it: each event is one line.
+// parse reads an asciicast that cast has written: each event is one line.
 func parse(content []byte) (string, []line, error) {
 	first, events, _ := bytes.Cut(content, []byte("\n"))
 	h := header{}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The size of the terminal, and of one character of it.
+// The size of the terminal and of its characters.
 const (
 	columns = 116
 	rows    = 30
@@ -17,17 +17,17 @@ const (
 	margin, bar           = 14.0, 26.0
 )
 
-// How long the picture waits: for a pause in the output at most, for a group of lines at least, and at the end, before it begins again.
+// How long the animation waits: at most for a pause in the output, at least between lines, and at the end before it starts again.
 const (
 	longest  = 1500 * time.Millisecond
 	shortest = 220 * time.Millisecond
 	last     = 6 * time.Second
 )
 
-// commentary is a line of the demo: when, which actor, what.
+// commentary matches a line of the demo: time, actor, text.
 var commentary = regexp.MustCompile(`^( *[+-][0-9.]+s  )(\S.*?)( {2,}.*)?$`)
 
-// shown is when each line appears in the picture, and how long the picture takes: pauses are cut, so that a minute is seen in less.
+// shown returns when each line appears in the animation, and how long the animation takes. Long pauses are shortened.
 func shown(lines []line) (at []time.Duration, whole time.Duration) {
 	for i, l := range lines {
 		if i > 0 {
@@ -39,7 +39,7 @@ func shown(lines []line) (at []time.Duration, whole time.Duration) {
 	return at, whole + last
 }
 
-// draw is the picture: all lines below each other, moved up by one line at the moment at which the next one appears.
+// draw returns an SVG with all lines below each other, which moves up by a line whenever the next one appears.
 func draw(title string, lines []line) []byte {
 	at, whole := shown(lines)
 	width, height := columns*charWidth+2*margin, rows*lineHeight+2*margin+bar
@@ -72,10 +72,10 @@ func draw(title string, lines []line) []byte {
 	return out.Bytes()
 }
 
-// up is how far the lines are moved when n of them are there: the last one is at the bottom, and those that come later are below it.
+// up returns the offset of the lines when n of them are visible: the last of these is at the bottom.
 func up(n int) float64 { return float64(rows-n) * lineHeight }
 
-// coloured is one line in the colours of its parts.
+// coloured returns one line with colours.
 func coloured(lines []line, i int) string {
 	text := lines[i].text
 	if m := commentary.FindStringSubmatch(text); m != nil {

@@ -1,9 +1,9 @@
-// Command recording records what a command prints, and draws it as an animated SVG.
+// Command recording records the output of a command, and draws it as an animated SVG.
 //
 //	recording -out docs/images/demo -- make demo SCENE=reboot
 //
-// writes docs/images/demo.cast, an asciicast of version 2, which any player of asciinema plays, and docs/images/demo.svg.
-// Without a command it draws the cast that is there.
+// writes docs/images/demo.cast, an asciicast of version 2 for asciinema players, and docs/images/demo.svg. Without a command it only draws
+// the existing cast.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// readable is the mode of the files, which are part of the repository.
+// readable is the mode of the files, which are committed.
 const readable = 0o644
 
 func main() {
@@ -59,13 +59,13 @@ func run(ctx context.Context, out, title string, command []string) error {
 	return os.WriteFile(out+".svg", draw(title, lines), readable)
 }
 
-// A line is one line of output, and when it was printed, counted from the first one.
+// A line is one line of output, with its time since the first line.
 type line struct {
 	at   time.Duration
 	text string
 }
 
-// record runs a command, shows what it prints, and returns that with its times.
+// record runs a command, prints its output, and returns the lines with their times.
 func record(ctx context.Context, command []string) ([]line, error) {
 	c := exec.CommandContext(ctx, command[0], command[1:]...)
 	c.Stderr = os.Stderr

@@ -25,15 +25,15 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// Nothing runs the Deployments: clusterctl is not told to wait for them. All else is done for real, by an API server that had
-// nothing at all, from repositories on this disk: kubemend's releases, Cluster API's core provider as its module has it, and
-// of cert-manager the kinds.
+// clusterctl installs into an API server that was empty, from repositories on this disk: the releases of kubemend, Cluster API's core
+// provider from its Go module, and only the CRDs of cert-manager. No pod of the Deployments runs, so clusterctl is not asked to wait for
+// them.
 var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 	var (
 		management *cluster
 		kubeconfig string
 		kept       *unstructured.Unstructured
-		checks     []*unstructured.Unstructured // what NodeHealthChecks come with
+		checks     []*unstructured.Unstructured // what a NodeHealthCheck needs besides
 	)
 
 	BeforeAll(func(ctx SpecContext) {
@@ -54,7 +54,7 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 		management.apply(ctx, kept, author)
 	}, SpecTimeout(specPatience))
 
-	It("lists what kubemend can be upgraded to", func(ctx SpecContext) {
+	It("lists the releases that kubemend can be upgraded to", func(ctx SpecContext) {
 		plan := clusterctl(ctx, settings(nil), "upgrade", "plan", kubeconfig)
 		GinkgoWriter.Println(plan)
 		Expect(plan).To(MatchRegexp(`addon-kubemend +kubemend-system +AddonProvider +` + first + ` +` + this))
@@ -67,10 +67,10 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 		Expect(management.image(ctx)).To(Equal("ghcr.io/kubemend/kubemend:" + this))
 		unchanged(ctx, management, kept)
 		Expect(management.ours(ctx, &admissionv1.ValidatingWebhookConfiguration{})).
-			To(HaveLen(1), "clusterctl has not installed it, and does not take it away")
+			To(HaveLen(1), "clusterctl has not installed it and does not delete it")
 	}, SpecTimeout(specPatience))
 
-	It("can go back", func(ctx SpecContext) {
+	It("can go back to the earlier release", func(ctx SpecContext) {
 		clusterctl(ctx, settings(nil), "upgrade", "apply", kubeconfig, "--addon=kubemend:"+first)
 		Expect(management.providers(ctx)).To(HaveKeyWithValue("addon-kubemend", first))
 		Expect(management.image(ctx)).To(Equal("ghcr.io/kubemend/kubemend:" + first))
@@ -87,15 +87,14 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 		}
 		Expect(management.ours(ctx, &admissionv1.ValidatingWebhookConfiguration{})).
 			To(HaveLen(1), "docs/uninstall.md says what to do about it")
-		// clusterctl leaves what has no namespace and no name that begins with the provider's, here and with every provider.
-		// docs/install.md says so.
+		// clusterctl leaves cluster-scoped objects whose names do not begin with the provider's name. docs/install.md says so.
 		Expect(management.ours(ctx, &rbacv1.ClusterRole{})).NotTo(BeEmpty())
 		Expect(management.Delete(ctx, kept.DeepCopy())).To(Succeed())
 		management.gone(ctx, kept)
 		management.remove(ctx, checks)
 	}, SpecTimeout(specPatience))
 
-	It("has nothing of kubemend after a teardown, a deletion by clusterctl, and that of what clusterctl leaves", func(ctx SpecContext) {
+	It("has nothing of kubemend after a teardown, clusterctl delete, and the deletion of what clusterctl leaves", func(ctx SpecContext) {
 		Expect(management.initialise(ctx, this)).To(Succeed())
 		request := suite.Manifest(filepath.Join("testdata", "objects.yaml"))[1]
 		Expect(request.GetKind()).To(Equal("HostRemediation"))
@@ -109,14 +108,14 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 
 		uninstall := []string{"delete", kubeconfig, "--addon=kubemend"}
 		_, err := rig.Clusterctl(ctx, settings(nil), append(slices.Clone(uninstall), "--include-namespace", "--include-crd")...)
-		Expect(err).To(MatchError(ContainSubstring("found existing objects")), "the one that its author has not deleted")
-		Expect(management.image(ctx)).NotTo(BeEmpty(), "what is refused has deleted nothing")
+		Expect(err).To(MatchError(ContainSubstring("found existing objects")), "the HostRemediation that its author has not deleted")
+		Expect(management.image(ctx)).NotTo(BeEmpty(), "the refused command has deleted nothing")
 
 		clusterctl(ctx, settings(nil), uninstall...)
 		management.ends(ctx, pod, manager)
 		Eventually(func() bool {
 			return apierrors.IsNotFound(management.Get(ctx, client.ObjectKeyFromObject(lease), lease))
-		}).Should(BeTrue(), "the lease goes with the pod, and the namespace is still there")
+		}).Should(BeTrue(), "the lease is deleted with the pod, while the namespace still exists")
 		Eventually(management.mentions(ctx)).Should(ConsistOf(
 			"ClusterRole kubemend-aggregate-to-cluster-api", "ClusterRole kubemend-cluster-wide", "ClusterRole kubemend-ext-remediation",
 			"ClusterRole kubemend-hosts", "ClusterRole kubemend-manager-role", "ClusterRole kubemend-view-records",
@@ -125,7 +124,7 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 			"CustomResourceDefinition remediationoverrides.kubemend.io",
 			"CustomResourceDefinition remediationpolicies.kubemend.io",
 			"CustomResourceDefinition remediationrecords.kubemend.io",
-			"APIService v1alpha1.kubemend.io", // is there as long as these are
+			"APIService v1alpha1.kubemend.io", // exists as long as these CRDs
 			"HostRemediation default/own", "Namespace kubemend-system",
 		))
 
@@ -139,10 +138,10 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 	}, SpecTimeout(specPatience))
 })
 
-// core asks clusterctl init for Cluster API's core provider.
+// core returns the argument of clusterctl init for Cluster API's core provider.
 func core() string { return "--core=cluster-api:" + coreVersion() }
 
-// initialise installs a release, and what else is asked for, as clusterctl init does.
+// initialise runs clusterctl init for a release of kubemend, and with the arguments in more.
 func (c *cluster) initialise(ctx context.Context, version string, more ...string) error {
 	_, err := rig.Clusterctl(ctx, settings(nil), append([]string{
 		"init", "--kubeconfig=" + c.plane.KubeconfigFile(), "--bootstrap=-", "--control-plane=-", "--addon=kubemend:" + version,
@@ -150,7 +149,7 @@ func (c *cluster) initialise(ctx context.Context, version string, more ...string
 	return err
 }
 
-// writeOtherProviders adds to the repository what clusterctl init installs besides.
+// writeOtherProviders adds the other providers that clusterctl init installs to the repository.
 func writeOtherProviders(ctx context.Context) {
 	GinkgoHelper()
 	module := suite.Must(rig.ClusterAPI())
@@ -169,7 +168,7 @@ func write(folder, file string, content []byte) {
 	Expect(os.WriteFile(filepath.Join(folder, file), content, 0o600)).To(Succeed())
 }
 
-// providers are those that clusterctl has noted, with their versions.
+// providers returns the versions of the providers in clusterctl's inventory, by name.
 func (c *cluster) providers(ctx context.Context) (map[string]string, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion("clusterctl.cluster.x-k8s.io/v1alpha3")
@@ -196,7 +195,7 @@ func (c *cluster) image(ctx context.Context) (string, error) {
 	return d.Spec.Template.Spec.Containers[0].Image, nil
 }
 
-// ours are the names of the objects of a kind that kubemend has installed.
+// ours returns the names of the objects of a kind that have kubemend's provider label.
 func (c *cluster) ours(ctx context.Context, of client.Object) ([]string, error) {
 	kind, err := c.GroupVersionKindFor(of)
 	if err != nil {
@@ -216,10 +215,10 @@ func (c *cluster) ours(ctx context.Context, of client.Object) ([]string, error) 
 
 const held = "example.org/held"
 
-// stored is the version of Metal3's kinds that needs no conversion.
+// stored is the storage version of Metal3's kinds.
 var stored = schema.GroupVersion{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2"}
 
-// obeysWithoutManager are the specs of a cluster where all webhooks that ship are registered, and none answers.
+// obeysWithoutManager has the specs of a cluster where all webhooks are registered but no manager answers.
 func obeysWithoutManager(management *cluster) {
 	var installed, written []*unstructured.Unstructured
 
@@ -236,7 +235,7 @@ func obeysWithoutManager(management *cluster) {
 
 	AfterAll(func(ctx SpecContext) { management.remove(ctx, installed) }, NodeTimeout(specPatience))
 
-	It("what needs the answer of a webhook is refused", func(ctx SpecContext) {
+	It("requests that need the answer of a webhook are refused", func(ctx SpecContext) {
 		for _, o := range written {
 			old, template := o.GroupVersionKind().Version == "v1beta1",
 				o.GetKind() != "HostRemediation" && o.GetKind() != "Metal3Remediation"
@@ -256,8 +255,8 @@ func obeysWithoutManager(management *cluster) {
 			Expect(management.Status().Patch(ctx, o, client.RawPatch(client.Merge.Type(), []byte(`{"status":{"message":"by hand"}}`)))).
 				To(Succeed())
 			Expect(o.Object["status"]).To(HaveKeyWithValue("message", "by hand"), "%s %s", o.GetKind(), o.GetName())
-			// What was applied in v1beta1 cannot be converted to see whose fields these are. The API server writes, and forgets whose they
-			// were.
+			// An object applied in v1beta1 cannot be converted while no webhook answers, so the API server cannot compare its managed
+			// fields. It writes the object and drops the managed fields.
 			noted := Not(BeEmpty())
 			if o.GetName() == "old" {
 				noted = BeEmpty()
@@ -285,7 +284,7 @@ func obeysWithoutManager(management *cluster) {
 	}, SpecTimeout(specPatience))
 }
 
-// asStored names an object in the version that it is stored in.
+// asStored returns a copy of an object of Metal3's group in its storage version; other objects are copied as they are.
 func asStored(o *unstructured.Unstructured) *unstructured.Unstructured {
 	o = o.DeepCopy()
 	if o.GroupVersionKind().Group == stored.Group {

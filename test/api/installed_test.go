@@ -32,7 +32,7 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// All that kubectl applies, one after the other on one control plane: each container removes what it has installed.
+// These containers install releases with kubectl apply. They share one control plane, so each of them removes what it has installed.
 var _ = Describe("A cluster with Cluster API", Ordered, func() {
 	management := &cluster{}
 
@@ -47,8 +47,8 @@ var _ = Describe("A cluster with Cluster API", Ordered, func() {
 	Context("which kubemend leaves", func() { forgets(management) })
 })
 
-// takesManifests are the specs of what users apply. The API server checks every field, Cluster API's webhooks its own kinds,
-// and the manager's webhooks those of kubemend.
+// takesManifests has the specs of manifests that users apply. The API server checks each field, and the webhooks of Cluster API and of the
+// manager check their own kinds.
 func takesManifests(management *cluster) {
 	var (
 		installed []*unstructured.Unstructured
@@ -60,7 +60,7 @@ func takesManifests(management *cluster) {
 		answering.Kill()
 	}, NodeTimeout(specPatience))
 
-	It("accepts every field of what clusterctl renders", func(ctx SpecContext) {
+	It("accepts every field of the manifests that clusterctl renders", func(ctx SpecContext) {
 		all := management.install(ctx, []byte(clusterctl(ctx, settings(nil), "generate", "provider", providerOfThis())))
 		installed = append(installed, all...)
 		kinds := map[string]int{}
@@ -73,7 +73,7 @@ func takesManifests(management *cluster) {
 
 		wrong := all[0].DeepCopy()
 		Expect(unstructured.SetNestedField(wrong.Object, "x", "spec", "nobodyKnowsThis")).To(Succeed())
-		Expect(management.try(ctx, wrong, installer)).To(MatchError(ContainSubstring("nobodyKnowsThis")), "a field too many is noticed")
+		Expect(management.try(ctx, wrong, installer)).To(MatchError(ContainSubstring("nobodyKnowsThis")), "an unknown field is refused")
 	}, SpecTimeout(specPatience))
 
 	It("has no NodeHealthChecks until the file with their kind is applied", func(ctx SpecContext) {
@@ -88,19 +88,19 @@ func takesManifests(management *cluster) {
 		installed = append(installed, management.install(ctx, read(released(this, "kubemend-node-health-checks.yaml")))...)
 		Eventually(manager.Scrape).WithArguments(ctx).Should(served("1"))
 		Expect(management.try(ctx, check, author)).To(Succeed())
-		expression := map[string]any{"key": "a", "operator": "In"} // without values
+		expression := map[string]any{"key": "a", "operator": "In"} // but no values
 		Expect(unstructured.SetNestedSlice(check.Object, []any{expression}, "spec", "selector", "matchExpressions")).To(Succeed())
 		Expect(management.try(ctx, check, author)).To(MatchError(ContainSubstring("Invalid selector")), "the webhook answers")
 		manager.Kill()
 	}, SpecTimeout(specPatience))
 
-	// What clusterctl reads is in "A management cluster under clusterctl". This is what Cluster API's controllers read.
+	// This is what Cluster API's controllers read. For clusterctl see "A management cluster under clusterctl".
 	It("has kinds that Cluster API finds by its contract", func(ctx SpecContext) {
 		installed = append(installed, management.install(ctx, read(released(this, "kubemend-standalone.yaml")))...)
 		answering = management.start(ctx, "standalone")
 		for _, o := range suite.Manifest(filepath.Join("testdata", "objects.yaml")) {
 			if o.GroupVersionKind().Group == "remediation.medik8s.io" {
-				continue // refers to Cluster API, not the other way round
+				continue // it refers to Cluster API; Cluster API never refers to a NodeHealthCheck
 			}
 			management.apply(ctx, o, author)
 			kind := o.GroupVersionKind()
@@ -112,7 +112,7 @@ func takesManifests(management *cluster) {
 		}
 	}, SpecTimeout(specPatience))
 
-	// These are what users have. Which of them is refused, and how, is in docs/differences.md.
+	// These are manifests that users have. docs/differences.md lists those that are refused.
 	It("answers the manifests of the documentation, as they are printed, as package seeds says", func(ctx SpecContext) {
 		for _, namespace := range []string{"metal3", "openshift-operators"} {
 			Expect(management.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
@@ -133,7 +133,7 @@ func takesManifests(management *cluster) {
 		}
 	}, SpecTimeout(specPatience))
 
-	It("accepts every example, but of a kind that an example brings along", func(ctx SpecContext) {
+	It("accepts every example, except objects of a kind whose CRD is an example", func(ctx SpecContext) {
 		files := suite.Must(filepath.Glob(filepath.Join(root, "docs", "examples", "*.yaml")))
 		Expect(files).NotTo(BeEmpty())
 		for _, file := range files {
@@ -163,11 +163,11 @@ func takesManifests(management *cluster) {
 			wrong := rendered[0].DeepCopy()
 			Expect(unstructured.SetNestedField(wrong.Object, "x", "spec", "nobodyKnowsThis")).To(Succeed())
 			Expect(management.try(ctx, wrong, author)).
-				To(MatchError(ContainSubstring("nobodyKnowsThis")), "a field too many is noticed: %s", shipped)
+				To(MatchError(ContainSubstring("nobodyKnowsThis")), "an unknown field is refused: %s", shipped)
 		}
 	}, SpecTimeout(specPatience))
 
-	It("makes no check anew that is gone when a claim is applied, since that names its UID", func(ctx SpecContext) {
+	It("does not create a deleted check again when a claim is applied, since the claim names its UID", func(ctx SpecContext) {
 		gone := claimedCheck()
 		gone.SetUID(uuid.NewUUID())
 		Expect(management.Apply(ctx, client.ApplyConfigurationFromUnstructured(gone), client.FieldOwner(mendv1.ClaimFieldOwner))).
@@ -175,11 +175,11 @@ func takesManifests(management *cluster) {
 	}, SpecTimeout(specPatience))
 }
 
-// forgets are the specs of docs/uninstall.md, step by step. The Deployment has pods that run nowhere; the manager that leaves
-// is a process that believes to be in one of them.
+// forgets has the specs of docs/uninstall.md, step by step. The pods of the Deployment do not run; a local process with the name and UID of
+// such a pod is the manager that tears down.
 func forgets(management *cluster) {
-	It("has nothing of it after a teardown and the deletion of what kubectl applied", func(ctx SpecContext) {
-		Expect(management.mentions(ctx)()).To(BeEmpty(), "what was installed before was removed")
+	It("has nothing of kubemend after a teardown and the deletion of all that kubectl applied", func(ctx SpecContext) {
+		Expect(management.mentions(ctx)()).To(BeEmpty(), "earlier containers have removed what they installed")
 		shipped := management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
 		writing := management.start(ctx, "claiming")
 		for _, o := range suite.Manifest(filepath.Join("testdata", "objects.yaml")) {
@@ -207,7 +207,7 @@ func forgets(management *cluster) {
 	}, SpecTimeout(specPatience))
 }
 
-// claimedCheck is one that kubemend acts on, with no template: its Machines are deleted.
+// claimedCheck returns a MachineHealthCheck that kubemend has claimed. It has no template, so Machines are deleted.
 func claimedCheck() *unstructured.Unstructured {
 	check := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"clusterName": "fleet",
@@ -222,8 +222,8 @@ func claimedCheck() *unstructured.Unstructured {
 
 var leavePatch = regexp.MustCompile(`patch deployment kubemend-controller-manager --type=json \\\n +-p '(.+)'`)
 
-// teardown patches the Deployment as docs/uninstall.md says, runs what one of the new pods would, and returns when it is
-// ready: everything is released.
+// teardown patches the Deployment as docs/uninstall.md says, runs the manager as one of the new pods would, and returns when the manager is
+// ready, which means that it has released everything.
 func (c *cluster) teardown(ctx context.Context) (*corev1.Pod, *rig.Kubemend) {
 	GinkgoHelper()
 	patch := leavePatch.FindSubmatch(read(filepath.Join(root, "docs", "uninstall.md")))
@@ -238,7 +238,7 @@ func (c *cluster) teardown(ctx context.Context) (*corev1.Pod, *rig.Kubemend) {
 		g.Expect(leaving).NotTo(Equal(-1))
 		pod = &pods.Items[leaving]
 	}).Should(Succeed())
-	pod.Finalizers = []string{held} // until the manager has ended that stands for its container, as it would stay for a kubelet
+	pod.Finalizers = []string{held} // keeps the pod until the manager's process has ended, as a kubelet would
 	Expect(c.Update(ctx, pod)).To(Succeed())
 
 	for name, value := range map[string]string{"POD_NAMESPACE": pod.Namespace, "POD_NAME": pod.Name, "POD_UID": string(pod.UID)} {
@@ -250,7 +250,7 @@ func (c *cluster) teardown(ctx context.Context) (*corev1.Pod, *rig.Kubemend) {
 	return pod, manager
 }
 
-// ends waits until the manager's pod is to go, and does then what its kubelet would.
+// ends waits until the manager's pod is being deleted, stops the manager, and removes the pod as its kubelet would.
 func (c *cluster) ends(ctx context.Context, pod *corev1.Pod, manager *rig.Kubemend) {
 	GinkgoHelper()
 	Eventually(func() (*metav1.Time, error) {
@@ -277,8 +277,8 @@ func (c *cluster) told(ctx context.Context, about *unstructured.Unstructured) fu
 	}
 }
 
-// mentions are the objects of all kinds that the API server has in which our name is, anywhere but in who wrote a field.
-// Events are gone after an hour.
+// mentions returns the objects of all kinds that contain kubemend's name, managed fields ignored. It skips events, which the API server
+// deletes after an hour.
 func (c *cluster) mentions(ctx context.Context) func() ([]string, error) {
 	api := suite.Must(discovery.NewDiscoveryClientForConfig(c.plane.Config()))
 	return func() ([]string, error) {
@@ -299,11 +299,11 @@ func (c *cluster) mentions(ctx context.Context) func() ([]string, error) {
 					continue
 				}
 				listed++
-				those, err := c.mentioning(ctx, version.WithKind(kind.Kind))
+				objects, err := c.mentioning(ctx, version.WithKind(kind.Kind))
 				if err != nil {
 					return nil, err
 				}
-				found = append(found, those...)
+				found = append(found, objects...)
 			}
 		}
 		if listed < 40 {
@@ -313,7 +313,7 @@ func (c *cluster) mentions(ctx context.Context) func() ([]string, error) {
 	}
 }
 
-// mentioning are those of one kind.
+// mentioning does so for one kind.
 func (c *cluster) mentioning(ctx context.Context, kind schema.GroupVersionKind) ([]string, error) {
 	all := &unstructured.UnstructuredList{}
 	all.SetGroupVersionKind(kind)

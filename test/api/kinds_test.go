@@ -28,15 +28,14 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// Specs of NodeHealthChecks.
+// Specs of NodeHealthChecks, as JSON.
 const (
 	withTemplate    = `{"remediationTemplate":{"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"default","name":"a"}}`
 	withOwnTemplate = `{"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate",
 		"namespace":"default","name":"a"}}`
 )
 
-// answersRequests are the specs of the kinds of kubemend, as config/standalone installs them. The manager that answers does
-// not lead, and changes nothing.
+// answersRequests has the specs of kubemend's kinds in config/standalone. The manager serves webhooks but does not lead.
 func answersRequests(management *cluster) {
 	const storage = `{"spec":{"selector":{"matchLabels":{"role":"storage"}}}}`
 	var (
@@ -60,7 +59,7 @@ func answersRequests(management *cluster) {
 		manager := management.start(ctx, "standby", "--leader-elect")
 		DeferCleanup(manager.Kill)
 		Eventually(func() string { return kinds.tried(ctx, schemas.Host.Template().Object("a", `{"strategy":{}}`)) }).
-			ShouldNot(Equal(schemas.Complete), "no webhook is asked any more")
+			ShouldNot(Equal(schemas.Complete), "the API server calls no webhook any more")
 	}, NodeTimeout(specPatience))
 
 	AfterAll(func(ctx SpecContext) { management.remove(ctx, installed) }, NodeTimeout(specPatience))
@@ -69,7 +68,7 @@ func answersRequests(management *cluster) {
 		kinds.answer(ctx, slices.Concat(schemas.Remediations(), schemas.NodeHealthChecks(), schemas.DocumentedChecks()))
 	}, SpecTimeout(specPatience))
 
-	It("refuse what docs/reference/bad-input.md lists with the name of the field, and what is corrected no more", func(ctx SpecContext) {
+	It("refuse the values in docs/reference/bad-input.md with the name of the field, and accept corrected ones", func(ctx SpecContext) {
 		for _, row := range schemas.Manifests {
 			bad, good := row.Objects()
 			err := kinds.Create(ctx, bad, client.DryRunAll)
@@ -93,7 +92,7 @@ func answersRequests(management *cluster) {
 			Expect(kinds.set(ctx, name, `{"metadata":{"labels":{"a":"b"}}}`)).To(Succeed())
 		}
 		Expect(kinds.set(ctx, "old", `{"spec":{"pauseRequests":["for the test"]}}`)).
-			To(MatchError(ContainSubstring("minHealthy and maxUnhealthy cannot")), "what concerns several fields concerns all of the spec")
+			To(MatchError(ContainSubstring("minHealthy and maxUnhealthy cannot")), "an error about several fields names only the spec")
 		for _, name := range []string{"old", "empty"} {
 			Expect(kinds.Delete(ctx, check(name, ""))).To(Succeed())
 		}
@@ -141,7 +140,7 @@ func answersRequests(management *cluster) {
 			Expect(kinds.Delete(ctx, remediation)).To(Succeed())
 		}, SpecTimeout(specPatience))
 
-		It("C02: take a part of the status of a NodeHealthCheck, and show it in columns", func(ctx SpecContext) {
+		It("C02: accept a partial status of a NodeHealthCheck, and show it in columns", func(ctx SpecContext) {
 			Expect(kinds.Create(ctx, check("shown", withTemplate))).To(Succeed())
 			Expect(kinds.columns(ctx, "shown")).To(MatchAllKeys(Keys{
 				"Name": Equal("shown"), "Phase": BeNil(), "Observed": BeNil(), "Healthy": BeNil(), "Remediating": BeNil(),
@@ -168,7 +167,7 @@ func answersRequests(management *cluster) {
 
 		It("cannot be changed while the webhook cannot find out whether a request exists", func(ctx SpecContext) {
 			Expect(kinds.Create(ctx, check("unknown", withOwnTemplate))).To(Succeed())
-			kinds.remediate(ctx, "unknown", requestOf("v1", "ConfigMap")) // of which the manager may see none
+			kinds.remediate(ctx, "unknown", requestOf("v1", "ConfigMap")) // a kind that the manager may not read
 			cannot := func(webhook string) types.GomegaMatcher {
 				return MatchError(SatisfyAll(
 					HavePrefix(`admission webhook "`+webhook+`" denied the request: cannot find out whether a remediation is running: `+
@@ -197,7 +196,7 @@ func answersRequests(management *cluster) {
 			))
 			kinds.warnings = nil
 			Expect(kinds.set(ctx, "slips", `{"metadata":{"labels":{"a":"b"}}}`)).To(Succeed())
-			Expect(kinds.warnings).To(BeEmpty(), "nothing has changed that could be a slip")
+			Expect(kinds.warnings).To(BeEmpty(), "only a change of the value causes a warning")
 		}, SpecTimeout(specPatience))
 	})
 }
@@ -205,16 +204,16 @@ func answersRequests(management *cluster) {
 // The validating webhooks.
 const onWrite, onDelete = "vnodehealthcheck.kb.io", "delete.nodehealthcheck.remediation.medik8s.io"
 
-// catalog is a cluster seen by a user who reads the warnings of the API server.
+// catalog is a client that collects the warnings of the API server.
 type catalog struct {
 	client.Client
 	plane *rig.ControlPlane
 
-	// warnings are those since they were last emptied.
+	// warnings are the warnings since the field was last emptied.
 	warnings []string
 }
 
-// answer sends requests that create objects, without consequences.
+// answer sends dry-run requests that create the objects of rows, and checks the answers.
 func (c *catalog) answer(ctx context.Context, rows []schemas.Row) {
 	GinkgoHelper()
 	for _, row := range rows {
@@ -244,7 +243,7 @@ func check(name, spec string) *unstructured.Unstructured {
 	return schemas.NodeHealthCheck.Object(name, spec)
 }
 
-// requestOf is a request of some kind for node-1, which need not be there.
+// requestOf returns a remediation request of some kind for node-1, which need not exist.
 func requestOf(apiVersion, kind string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion(apiVersion)
@@ -254,7 +253,7 @@ func requestOf(apiVersion, kind string) *unstructured.Unstructured {
 	return o
 }
 
-// as returns a stored object in the version of k.
+// as reads a stored object in the version of k.
 func (c *catalog) as(ctx context.Context, k schemas.Kind, stored *unstructured.Unstructured) *unstructured.Unstructured {
 	GinkgoHelper()
 	o := schemas.Kind{APIVersion: k.APIVersion, Kind: stored.GetKind()}.Object(stored.GetName(), "")
@@ -262,7 +261,7 @@ func (c *catalog) as(ctx context.Context, k schemas.Kind, stored *unstructured.U
 	return o
 }
 
-// tried is what would become of the spec of an object, or why it is refused.
+// tried returns the spec that a dry-run creation of an object returns, or the error.
 func (c *catalog) tried(ctx context.Context, o *unstructured.Unstructured) string {
 	o = o.DeepCopy()
 	if err := c.Create(ctx, o, client.DryRunAll); err != nil {
@@ -309,7 +308,7 @@ func (c *catalog) columns(ctx context.Context, name string) map[string]any {
 	return cells
 }
 
-// unruled does something while the CRD has no rules, as if it were an older one, and returns when it has them again.
+// unruled calls do while the CRD has no validation rules, as in an older release. It returns when the rules are enforced again.
 func (c *catalog) unruled(ctx context.Context, do func()) {
 	GinkgoHelper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -336,12 +335,12 @@ func withoutRules(schema *apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// set changes a stored check by a merge patch.
+// set changes a stored check with a merge patch.
 func (c *catalog) set(ctx context.Context, name, patch string) error {
 	return c.Patch(ctx, check(name, ""), client.RawPatch(client.Merge.Type(), []byte(patch)))
 }
 
-// remediate writes into the status of a check that node-1 is remediated by this object.
+// remediate writes into the status of a check that the object remediates node-1.
 func (c *catalog) remediate(ctx context.Context, name string, by *unstructured.Unstructured) {
 	GinkgoHelper()
 	patch := fmt.Sprintf(`{"status":{"unhealthyNodes":[{"name":"node-1","remediations":[{"started":"2026-01-01T12:00:00Z",

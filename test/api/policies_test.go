@@ -22,14 +22,13 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// writers are who may write objects while a policy is in force.
+// writers makes clients of users who write objects while a policy is in force.
 type writers struct {
 	client.Client
 	management *cluster
 }
 
-// underPolicy puts a policy into force for as long as a spec runs, in which there are these namespaces besides: the first one is a
-// tenant's.
+// underPolicy installs a policy and creates these namespaces for as long as the spec runs. The first namespace belongs to a tenant.
 func underPolicy(ctx context.Context, management *cluster, policy []*unstructured.Unstructured, namespaces ...string) writers {
 	GinkgoHelper()
 	var objects []client.Object
@@ -54,7 +53,7 @@ func underPolicy(ctx context.Context, management *cluster, policy []*unstructure
 	return writers{suite.Client(management.plane.Config(), clusterv1.AddToScheme, bmov1alpha1.AddToScheme, mendv1.AddToScheme), management}
 }
 
-// user is a client of a user who may do this with resources of a namespace.
+// user returns a client that impersonates a user who has this rule in a namespace.
 func (w writers) user(ctx context.Context, namespace, name string, rule rbacv1.PolicyRule) client.Client {
 	GinkgoHelper()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Rules: []rbacv1.PolicyRule{rule}}
@@ -70,12 +69,12 @@ func (w writers) user(ctx context.Context, namespace, name string, rule rbacv1.P
 	return impersonated
 }
 
-// patched is what a merge patch comes to.
+// patched sends a merge patch and returns its error.
 func patched(ctx context.Context, by client.Client, o client.Object, patch string) error {
 	return by.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
-// obeyPolicies are the specs of what docs/security.md recommends where tenants may write.
+// obeyPolicies has the specs of the policies that docs/security.md recommends where tenants may write.
 func obeyPolicies(management *cluster) {
 	limits := func() []*unstructured.Unstructured { return suite.Manifest("../../docs/examples/limits-policy.yaml") }
 
@@ -148,11 +147,11 @@ func obeyPolicies(management *cluster) {
 			s.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
 				APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Name: "reboot",
 			}
-		})()).To(Succeed(), "a start-up timeout that is off, a pressure, a power cycle")
+		})()).To(Succeed(), "a disabled start-up timeout, a pressure, a power cycle")
 		for _, low := range []string{"0%", "9%", "33%", "40%"} {
 			Expect(asked(tenant, limit(intstr.FromString(low)))()).To(Succeed(), low)
 		}
-		Expect(asked(free, none)()).To(Succeed(), "in other namespaces nothing is asked for")
+		Expect(asked(free, none)()).To(Succeed(), "the policy does not apply to other namespaces")
 	}, SpecTimeout(specPatience))
 
 	It("under the policy of limits allow only users with the verb remediate to mark a machine of a tenant", func(ctx SpecContext) {
@@ -186,8 +185,9 @@ func obeyPolicies(management *cluster) {
 		Expect(here.Delete(ctx, m)).To(Succeed())
 	}, SpecTimeout(specPatience))
 
-	// kubemend acts on its memory, so a user who may write it can cause what it says. The policy is installed with the kinds.
-	It("under the policy of the memory protect what kubemend remembers from who may not write statuses", func(ctx SpecContext) {
+	// kubemend acts on what it has stored in annotations, so users who can change them can cause remediations. The policy ships with the
+	// CRDs.
+	It("under the policy of the memory let only users who may write statuses change what kubemend stores", func(ctx SpecContext) {
 		const namespace = "policy-memory"
 		here := underPolicy(ctx, management, nil, namespace)
 		may := func(name string, resources ...string) client.Client {
@@ -208,7 +208,7 @@ func obeyPolicies(management *cluster) {
 			ContainSubstring(mendv1.PowerCycleAnnotation)))
 		Eventually(made(tenant, "forged", remembers)).Should(refused)
 		Expect(made(tenant, "honest", map[string]string{"note": "of a tenant"})()).To(Succeed())
-		Expect(made(controller, "moved", remembers)()).To(Succeed(), "as clusterctl does, or who restores a backup")
+		Expect(made(controller, "moved", remembers)()).To(Succeed(), "like clusterctl move, or a restore from a backup")
 		Expect(made(here.Client, "administrated", remembers)()).To(Succeed())
 
 		rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "real", Annotations: remembers}}
@@ -216,7 +216,7 @@ func obeyPolicies(management *cluster) {
 		Expect(patched(ctx, tenant, rem, `{"metadata":{"annotations":{"kubemend.io/power-cycle":"{\"state\":\"Ended\"}"}}}`)).To(refused)
 		Expect(patched(ctx, tenant, rem, `{"metadata":{"annotations":{"kubemend.io/power-cycle":null}}}`)).To(refused)
 		Expect(patched(ctx, tenant, rem, `{"metadata":{"annotations":{"note":"of a tenant"},"finalizers":[]}}`)).
-			To(Succeed(), "what is not memory is theirs to change")
+			To(Succeed(), "they may change other annotations")
 
 		host := builders.BareMetalHost(namespace, "host")
 		Expect(here.Create(ctx, host)).To(Succeed())

@@ -19,11 +19,10 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// mostOfRecord is how large a record is at most, as JSON, far more than what nodes and hosts say really takes. An object of
-// the API server may have 1.5 MiB.
+// mostOfRecord is the largest size of a record as JSON, far more than nodes and hosts really report. etcd's limit is 1.5 MiB.
 const mostOfRecord = 600 << 10
 
-// hugeRecord is a record in which all that comes from others is longer than anything may be, in characters of four bytes.
+// hugeRecord returns a record whose quoted texts are all far too long, in characters of four bytes.
 func hugeRecord() *mendv1.RemediationRecord {
 	long, now := strings.Repeat("🖥", 40000), metav1.NewTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
 	ref := func() *mendv1.RecordRef {
@@ -58,8 +57,8 @@ func hugeRecord() *mendv1.RemediationRecord {
 }
 
 func recordsAreTaken(management *cluster) {
-	// A record that the API server refuses is missed, or stays open for ever.
-	It("take a record however long what it quotes is", func(ctx SpecContext) {
+	// If the API server refuses a record, the record is missing or stays open forever.
+	It("accept a record however long the texts are that it quotes", func(ctx SpecContext) {
 		written := func(r *mendv1.RemediationRecord) *unstructured.Unstructured {
 			content := suite.Must(runtime.DefaultUnstructuredConverter.ToUnstructured(r))
 			return record("long", content)
@@ -75,8 +74,8 @@ func recordsAreTaken(management *cluster) {
 		Expect(len(content)).To(BeNumerically("<=", mostOfRecord))
 	}, SpecTimeout(specPatience))
 
-	// Reports and lemons are counted from how remediations have ended: no user writes another end over it.
-	It("change the status of a record until it has ended, and never afterwards", func(ctx SpecContext) {
+	// Reports and the search for lemons count how remediations have ended, so no user may overwrite the outcome.
+	It("allow changes of a record's status until it has ended, and never afterwards", func(ctx SpecContext) {
 		for name, row := range suite.InOrder(statuses) {
 			o := ofStatusOf(row.from)
 			Expect(management.Create(ctx, o)).To(Succeed(), name)
@@ -93,8 +92,8 @@ func recordsAreTaken(management *cluster) {
 		}
 	}, SpecTimeout(specPatience))
 
-	// The manager lists records, and a list with one that it cannot decode is none: it would stop, and not start again.
-	It("take no time of a record that Go does not read", func(ctx SpecContext) {
+	// If the manager cannot decode one record, its list of records fails, and it stops and cannot start again.
+	It("refuse a time in a record that Go cannot parse", func(ctx SpecContext) {
 		for name, row := range suite.InOrder(times) {
 			for path, of := range moments {
 				content := fmt.Sprintf(of, `"`+row.moment+`"`)
@@ -119,7 +118,7 @@ func record(name string, content map[string]any) *unstructured.Unstructured {
 	return o
 }
 
-// ofStatusOf is a record with that status, or with none.
+// ofStatusOf returns a record with that status, or without one.
 func ofStatusOf(status string) *unstructured.Unstructured {
 	o := record("ending", schemas.JSON(`{"spec":{"remediator":"Owner","target":{},"decided":"2026-01-01T12:00:00Z"}}`))
 	if status != none {
@@ -128,7 +127,7 @@ func ofStatusOf(status string) *unstructured.Unstructured {
 	return o
 }
 
-// How a record begins, waits and ends.
+// The statuses of a record while it is open, while it waits, and after it has ended.
 const (
 	none  = ""
 	open  = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend"}`
@@ -155,7 +154,7 @@ var statuses = map[string]struct {
 	"one that has ended does not change beside a new label": {from: ended, to: other, labels: map[string]string{"a": "b"}, refused: true},
 }
 
-// moments are records as JSON with a %s in place of each moment that a record has, by its path.
+// moments are records as JSON with %s in place of one time, by the path of the time.
 var moments = map[string]string{
 	"spec.decided":           `{"spec":{"remediator":"Owner","target":{},"decided":%s}}`,
 	"spec.due":               ofSpec(`"due":%s`),
@@ -177,7 +176,7 @@ func ofStatus(is string) string {
 	return `{"spec":{"remediator":"Owner","target":{},"decided":"2026-01-01T12:00:00Z"},"status":{` + is + `}}`
 }
 
-// times are what a moment may be written as, and may not.
+// times are ways to write a time, and whether the API server accepts them.
 var times = map[string]struct {
 	moment string
 	taken  bool

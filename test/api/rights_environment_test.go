@@ -29,7 +29,7 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// What all specs of rights share.
+// All specs of rights share these.
 var (
 	control  *rig.Rig
 	plane    *rig.ControlPlane
@@ -42,12 +42,12 @@ var (
 // ownKinds is the folder of the CRDs that ship.
 var ownKinds = filepath.Join(root, "config", "crd", "bases")
 
-// agent is the kind of requests of a remediator that brings its rights along, with the label for aggregation. No controller
-// serves it: nodes recover by themselves.
+// agent is the request kind of a remediator whose ClusterRole is aggregated to the manager by its label. No controller serves the kind: the
+// nodes recover by themselves.
 var agent = schema.GroupVersionKind{Group: "self-node-remediation.medik8s.io", Version: "v1alpha1", Kind: "SelfNodeRemediation"}
 
-// installEverything starts the control plane that is management and workload cluster at the same time: the user of a request
-// says which one is meant.
+// installEverything starts one control plane that is both management and workload cluster. The user of a request tells for which of the two
+// the manager sent it.
 func installEverything(ctx context.Context) {
 	GinkgoHelper()
 	control = suite.Rig(ctx)
@@ -70,8 +70,8 @@ func installEverything(ctx context.Context) {
 	metal.AllWell(ctx)
 }
 
-// startManager starts the manager as it is installed, or starts it again after it was killed, whose lease it need not wait for. The leader
-// may be late by nearly all of a lease: on a busy machine one that has less ends.
+// startManager starts the manager with the shipped rights. It deletes the lease of a killed manager first, so that it need not wait for it.
+// The renew deadline is nearly the whole lease, because with less the leader gives up on a busy machine.
 func startManager(ctx context.Context, more ...string) {
 	GinkgoHelper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: managerlease.LeaderLeaseName}}
@@ -88,14 +88,14 @@ const (
 	workers   = 4
 	// template is the name of a remediation template of either kind.
 	template = "reboot"
-	// agentTemplate is that of the remediator that brings its rights along.
+	// agentTemplate is the template of the agent above.
 	agentTemplate = "self-node-remediation-automatic-strategy-template"
 )
 
-// metal is the cluster, whose kubeconfig points to the very API server that it is an object of.
+// metal is the workload cluster. Its kubeconfig points to the API server that has its Cluster object.
 var metal = &suite.Site{Namespace: namespace, Name: "itself", ControlPlanes: 3, Workers: workers, Spare: 1}
 
-// strategy is as short as the API allows.
+// strategy has the shortest timeout that the API allows.
 var strategy = infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 100}
 
 func silence(name string) {
@@ -105,7 +105,7 @@ func silence(name string) {
 	kubelet.Stop()
 }
 
-// checked makes a check of machines, for as long as the spec runs.
+// checked creates a MachineHealthCheck for as long as the spec runs.
 func checked(ctx context.Context, name string, edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealthCheck {
 	GinkgoHelper()
 	check := builders.MachineHealthCheck(metal.Cluster, name, append([]func(*clusterv1.MachineHealthCheck){
@@ -116,7 +116,7 @@ func checked(ctx context.Context, name string, edits ...func(*clusterv1.MachineH
 	return check
 }
 
-// ours and theirs are the two kinds of remediations that kubemend carries out.
+// ours and theirs return the templates of the two kinds of remediations that kubemend carries out.
 func ours() client.Object {
 	t := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: template}}
 	t.Spec.Template.Spec.Strategy = builders.HostStrategy(strategy)
@@ -146,7 +146,7 @@ func gone(ctx context.Context, object client.Object) {
 	}).Should(BeTrue())
 }
 
-// loneNode starts a node that no machine has, for as long as the spec runs.
+// loneNode starts a node without a Machine for as long as the spec runs.
 func loneNode(ctx context.Context, name string, labels, annotations map[string]string) *simulator.Kubelet {
 	GinkgoHelper()
 	kubelet := simulator.NewKubelet(here, simulator.KubeletOptions{Node: name, Labels: labels})
@@ -167,7 +167,7 @@ func annotate(ctx context.Context, node, key, value string) {
 	suite.Annotate(ctx, here, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, key, &value)
 }
 
-// watched makes a check of the nodes with a label. While one of them is being remediated it cannot be deleted.
+// watched creates a NodeHealthCheck for nodes with a label. It cannot be deleted while one of its nodes is being remediated.
 func watched(ctx context.Context, name string, selector map[string]string) *nhcv1.NodeHealthCheck {
 	GinkgoHelper()
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -185,7 +185,7 @@ func watched(ctx context.Context, name string, selector map[string]string) *nhcv
 	return check
 }
 
-// openRecords are the names of the records of a check that have not ended.
+// openRecords returns the names of a check's records that have not ended.
 func openRecords(ctx context.Context, check *nhcv1.NodeHealthCheck) func() []string {
 	return func() []string {
 		GinkgoHelper()
@@ -200,7 +200,7 @@ func openRecords(ctx context.Context, check *nhcv1.NodeHealthCheck) func() []str
 	}
 }
 
-// grant makes the roles, and what binds them, that a folder below config/ ships, as far as they are not there.
+// grant creates the missing roles and bindings that a folder below config/ ships.
 func grant(ctx context.Context, folder string) {
 	GinkgoHelper()
 	shipped := suite.Must(control.Shipped(ctx, folder))
@@ -211,7 +211,7 @@ func grant(ctx context.Context, folder string) {
 	}
 }
 
-// unserved is why the manager says that it does not serve NodeHealthChecks; empty if it serves them.
+// unserved returns the manager's reason for not serving NodeHealthChecks, or "" if it serves them.
 func unserved(ctx context.Context) func() (string, error) {
 	return func() (string, error) {
 		managers, err := managerlease.Of(ctx, here, time.Now())

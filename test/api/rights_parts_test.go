@@ -36,7 +36,7 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// A right is a verb on a resource of a group, in a namespace or, with none, in all.
+// A right is a verb on a resource. Without a namespace it holds in all namespaces.
 type right struct{ verb, group, resource, namespace string }
 
 func hasTheRightsOfItsPart(ctx SpecContext) {
@@ -71,8 +71,8 @@ func hasTheRightsOfItsPart(ctx SpecContext) {
 	}
 }
 
-// hasNoLeasesOfOthers asks for leases by no name. Leases say which nodes are alive, and who leads of every controller in the
-// cluster; a right to make a namespace is one to make any.
+// hasNoLeasesOfOthers asks for rights without naming an object. Leases show which nodes are alive and which controllers lead, and a right
+// to create a Namespace is a right to create any.
 func hasNoLeasesOfOthers(ctx SpecContext) {
 	for _, verb := range []string{"create", "update", "patch", "delete"} {
 		for _, where := range []string{"", "kube-node-lease", "kube-system", namespace} {
@@ -89,7 +89,7 @@ func hasNoLeasesOfOthers(ctx SpecContext) {
 	}
 }
 
-// shard installs the rights of the example of a shard for a part, and returns who its manager is to the API server.
+// shard installs the rights of an example shard for a part of the fleet, and returns the user name of its ServiceAccount.
 func shard(ctx context.Context, example, part string) string {
 	GinkgoHelper()
 	folder := filepath.Join("..", "docs", "examples", example)
@@ -125,8 +125,8 @@ func may(ctx context.Context, user string, r right) func() (bool, error) {
 	}
 }
 
-// called is what a machine's condition says of the last check; empty if none has spoken.
-func called(ctx context.Context, machine string) func() metav1.ConditionStatus {
+// healthCheckStatus returns the status of the condition that the last MachineHealthCheck wrote on a machine, or "".
+func healthCheckStatus(ctx context.Context, machine string) func() metav1.ConditionStatus {
 	return func() metav1.ConditionStatus {
 		m := &clusterv1.Machine{}
 		Expect(here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: machine}, m)).To(Succeed())
@@ -144,7 +144,7 @@ func withKind(o client.Object) client.Object {
 	return o
 }
 
-// leases are those on nodes.
+// leases returns the leases on nodes.
 func leases(ctx context.Context) func() ([]coordinationv1.Lease, error) {
 	return func() ([]coordinationv1.Lease, error) {
 		list := &coordinationv1.LeaseList{}
@@ -153,8 +153,8 @@ func leases(ctx context.Context) func() ([]coordinationv1.Lease, error) {
 	}
 }
 
-// told counts the events of a reason about a check, repetitions included.
-func told(ctx context.Context, check *nhcv1.NodeHealthCheck, reason string) func() int {
+// countEvents counts the events with a reason about a check, repetitions included.
+func countEvents(ctx context.Context, check *nhcv1.NodeHealthCheck, reason string) func() int {
 	return func() int {
 		list := &eventsv1.EventList{}
 		Expect(here.List(ctx, list)).To(Succeed())
@@ -188,14 +188,14 @@ func texts[T fmt.Stringer](all []T) []string {
 	return found
 }
 
-// asked is the answer of the manager to who wants to read its metrics: a ServiceAccount, or nobody.
-func asked(ctx context.Context, reader *corev1.ServiceAccount) func() (int, error) {
+// metricsStatus requests the manager's metrics with the token of a ServiceAccount, or without one, and returns the HTTP status.
+func metricsStatus(ctx context.Context, reader *corev1.ServiceAccount) func() (int, error) {
 	GinkgoHelper()
 	token := &authenticationv1.TokenRequest{}
 	if reader != nil {
 		Expect(here.SubResource("token").Create(ctx, reader, token)).To(Succeed())
 	}
-	// Its certificate is one that it has made itself.
+	// The manager serves with a self-signed certificate.
 	anybody := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	DeferCleanup(anybody.CloseIdleConnections)
 	return func() (int, error) {
@@ -214,7 +214,7 @@ func asked(ctx context.Context, reader *corev1.ServiceAccount) func() (int, erro
 	}
 }
 
-// mayRead gives a ServiceAccount the right that ships for Prometheus.
+// mayRead gives a ServiceAccount the ClusterRole that ships for Prometheus.
 func mayRead(ctx context.Context, reader *corev1.ServiceAccount) {
 	GinkgoHelper()
 	objects := suite.Manifest(filepath.Join(root, "config", "observability", "prometheus-rbac.yaml"))
@@ -227,13 +227,12 @@ func mayRead(ctx context.Context, reader *corev1.ServiceAccount) {
 	})).To(Succeed())
 }
 
-// mayListSecrets asks the API server whether the manager may, in a namespace.
+// mayListSecrets asks the API server whether the manager may list Secrets in a namespace.
 func mayListSecrets(ctx context.Context, where string) func() (bool, error) {
 	return may(ctx, rig.Account, right{verb: "list", resource: "secrets", namespace: where})
 }
 
-// kindsOfOurs are the CRDs that ship, and that are migrated.
-// Records are left out: they have one version, and those that have ended go after a while.
+// kindsOfOurs returns the shipped CRDs that the manager migrates. Records have one version, and ended records are deleted after a while.
 func kindsOfOurs(ctx context.Context) []apiextensionsv1.CustomResourceDefinition {
 	GinkgoHelper()
 	list := &apiextensionsv1.CustomResourceDefinitionList{}
@@ -241,11 +240,11 @@ func kindsOfOurs(ctx context.Context) []apiextensionsv1.CustomResourceDefinition
 	return slices.DeleteFunc(list.Items, func(crd apiextensionsv1.CustomResourceDefinition) bool {
 		_, err := os.Stat(filepath.Join(ownKinds, crd.Spec.Group+"_"+crd.Spec.Names.Plural+".yaml"))
 		return err != nil || crd.Name == records.CRD || strings.HasPrefix(crd.Name, "remediationpolic") ||
-			strings.HasPrefix(crd.Name, "remediationoverride") // they have one version
+			strings.HasPrefix(crd.Name, "remediationoverride") // these have one version
 	})
 }
 
-// ofFormerRelease gives a kind another version, if it has no other. The label is what tells that the kind was installed with kubemend.
+// ofFormerRelease adds a second version to a CRD that has only one. The label marks CRDs that were installed with kubemend.
 func ofFormerRelease(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
 	GinkgoHelper()
 	before := crd.DeepCopy()
@@ -270,7 +269,7 @@ func touched(ctx context.Context, version string, object client.Object) {
 	}).Should(Succeed())
 }
 
-// ofThisRelease makes a kind serve no version but that in which it is stored now, and says that it was stored in all of them.
+// ofThisRelease makes a CRD serve only its storage version, and lists all its versions as stored.
 func ofThisRelease(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
 	GinkgoHelper()
 	Expect(here.Get(ctx, client.ObjectKeyFromObject(crd), crd)).To(Succeed())

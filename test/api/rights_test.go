@@ -31,9 +31,8 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// The manager runs as it is installed: as its ServiceAccount, with a kubeconfig of its own for the workload cluster. The
-// specs run, in order and as briefly as possible, the cases that together need every right. One compares what was granted
-// with what the API server has noted.
+// The manager runs with the rights of the shipped ServiceAccount, and with a kubeconfig of its own for the workload cluster. The specs run,
+// in order and as briefly as possible, all cases that need a right. One spec compares the granted rights with the audit log.
 var _ = Describe("A manager with no rights but those that it ships with", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) { installEverything(ctx) }, NodeTimeout(specPatience))
 
@@ -44,29 +43,29 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		byDefault := &nhcv1.NodeHealthCheck{}
 		requested(ctx, byDefault, "", "nhc-worker-default")
 		Expect(here.Delete(ctx, byDefault)).To(Succeed())
-		Eventually(asked(ctx, nil)).Should(Equal(http.StatusUnauthorized))
+		Eventually(metricsStatus(ctx, nil)).Should(Equal(http.StatusUnauthorized))
 		reader := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "reader"}}
 		Expect(here.Create(ctx, reader)).To(Succeed())
-		Eventually(asked(ctx, reader)).Should(Equal(http.StatusForbidden))
+		Eventually(metricsStatus(ctx, reader)).Should(Equal(http.StatusForbidden))
 		mayRead(ctx, reader)
-		Eventually(asked(ctx, reader)).Should(Equal(http.StatusOK))
+		Eventually(metricsStatus(ctx, reader)).Should(Equal(http.StatusOK))
 	}, SpecTimeout(specPatience))
 
 	It("has a machine replaced", func(ctx SpecContext) {
 		lost := metal.WorkerNames(ctx)[0]
 		silence(lost)
-		By("marking it unhealthy, and healthy when the user removes the mark; and once more, which is the same event again")
+		By("marking it unhealthy, and healthy after the check is deleted; then again, which repeats the same event")
 		none := intstr.FromInt32(0)
 		for range 2 {
 			held := checked(ctx, "held", func(check *clusterv1.MachineHealthCheck) {
 				check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &none
 			})
-			Eventually(called(ctx, lost)).Should(Equal(metav1.ConditionFalse))
+			Eventually(healthCheckStatus(ctx, lost)).Should(Equal(metav1.ConditionFalse))
 			Expect(here.Delete(ctx, held)).To(Succeed())
-			Eventually(called(ctx, lost)).ShouldNot(Equal(metav1.ConditionFalse))
+			Eventually(healthCheckStatus(ctx, lost)).ShouldNot(Equal(metav1.ConditionFalse))
 		}
 
-		By("handing it over to its owner")
+		By("requesting remediation by its owner")
 		checked(ctx, "replaced")
 		Eventually(func() []string { return metal.WorkerNames(ctx) }).Should(And(HaveLen(workers), Not(ContainElement(lost))))
 		metal.AllWell(ctx)
@@ -88,9 +87,9 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		metal.AllWell(ctx)
 	}, SpecTimeout(specPatience))
 
-	It("has a host power-cycled for a Metal3Remediation, where what is watched has to be listed before", func(ctx SpecContext) {
+	It("has a host power-cycled for a Metal3Remediation, where a watch needs a list before", func(ctx SpecContext) {
 		manager.Kill()
-		GinkgoT().Setenv("KUBE_FEATURE_WatchListClient", "false") // as where the API server is older than v1.34
+		GinkgoT().Setenv("KUBE_FEATURE_WatchListClient", "false") // as with API servers older than v1.34
 		startManager(ctx)
 		checked(ctx, "theirs", builders.RemediatedBy(infrav1.GroupVersion.String(), "Metal3RemediationTemplate", template))
 		name := metal.WorkerNames(ctx)[1]
@@ -160,13 +159,13 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		second.Start()
 		gone(ctx, request)
 
-		By("taking a confirmation off")
+		By("removing a confirmation")
 		annotate(ctx, "third", nhcv1.ConfirmedHealthyAnnotation, "yes")
 		third := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "third"}}
 		Eventually(as(ctx, third)).ShouldNot(HaveField("Annotations", HaveKey(nhcv1.ConfirmedHealthyAnnotation)))
 		Eventually(leases(ctx)).Should(BeEmpty())
-		Eventually(told(ctx, check, nhcv1.EventRemediationRemoved)).Should(BeNumerically(">=", 2))
-		Eventually(openRecords(ctx, check)).Should(BeEmpty(), "a later manager would read the check that they name")
+		Eventually(countEvents(ctx, check, nhcv1.EventRemediationRemoved)).Should(BeNumerically(">=", 2))
+		Eventually(openRecords(ctx, check)).Should(BeEmpty(), "a later manager would read the check of an open record")
 	}, SpecTimeout(specPatience))
 
 	It("reads OpenShift's disruption budget of etcd before a control-plane node is remediated", func(ctx SpecContext) {
@@ -186,7 +185,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		Expect(here.Create(ctx, guard)).To(Succeed())
 		check := watched(ctx, "etcd", mine)
 		member.Stop()
-		Eventually(told(ctx, check, nhcv1.EventRemediationSkipped)).ShouldNot(BeZero())
+		Eventually(countEvents(ctx, check, nhcv1.EventRemediationSkipped)).ShouldNot(BeZero())
 		member.Start()
 		Eventually(metal.Ready).WithArguments(ctx, "member").Should(Equal(corev1.ConditionTrue))
 	}, SpecTimeout(specPatience))
@@ -200,7 +199,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		for i := range crds {
 			ofFormerRelease(ctx, &crds[i])
 		}
-		By("writing at a version that is not served any more soon")
+		By("writing in versions that are not served after the upgrade")
 		touched(ctx, "v1alpha0", check)
 		touched(ctx, "v1beta1", theirs())
 		manager.Kill()
@@ -213,12 +212,12 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 				g.Expect(here.Get(ctx, client.ObjectKeyFromObject(&crds[i]), &crds[i])).To(Succeed())
 				g.Expect(crds[i].Status.StoredVersions).To(HaveLen(1))
 				g.Expect(crds[i].Annotations).
-					To(HaveKey(clusterv1.CRDMigrationObservedGenerationAnnotation), "the last that is written, for which it needs a right")
+					To(HaveKey(clusterv1.CRDMigrationObservedGenerationAnnotation), "written last, and writing it needs a right")
 			}).Should(Succeed(), crds[i].Name)
 		}
 	}, SpecTimeout(specPatience))
 
-	It("claims the checks that a policy of the one Namespace selects that it works in", func(ctx SpecContext) {
+	It("claims the checks that a policy selects when it works in only one namespace", func(ctx SpecContext) {
 		manager.Kill()
 		policy := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "act"}}
 		policy.Spec.Mode, policy.Spec.Selector.Namespaces = mendv1.PolicyActs, &metav1.LabelSelector{}
@@ -232,15 +231,15 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 
 	It("tears down, returns the check that it has claimed, and deletes its leases", func(ctx SpecContext) {
 		manager.Kill()
-		// A pod that is known by name alone: if it were there, ClusterCache would take this control plane for its own cluster, whose
-		// address and CA every pod has in its files.
+		// The pod exists by name only. If it existed, ClusterCache would take this control plane for the cluster in which the manager runs,
+		// and read the address and CA from files that every pod has.
 		GinkgoT().Setenv("POD_NAMESPACE", rig.Namespace)
 		GinkgoT().Setenv("POD_NAME", "kubemend")
 		GinkgoT().Setenv("POD_UID", "kubemend")
 		check := checked(ctx, "given-back")
 		startManager(ctx, "--teardown")
 		Eventually(as(ctx, check)).ShouldNot(HaveField("Annotations", HaveKey(clusterv1.PausedAnnotation)))
-		By("waiting until each lease is the pod's, or has gone with it; who leads makes its own anew, and the pod's a while later")
+		By("waiting until the pod owns each lease, or the lease is deleted; the leader creates its lease again")
 		leases := []string{managerlease.LeaderLeaseName, managerlease.LeaseName}
 		Eventually(func(g Gomega) {
 			for _, name := range leases {
@@ -257,7 +256,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 	}, SpecTimeout(specPatience))
 
 	It("has used every right that it has, and no other", func(ctx SpecContext) {
-		manager.Kill() // or it might be asking
+		manager.Kill() // so that it sends no further requests
 		events := audited()
 		shipped := suite.Must(control.Shipped(ctx, "standalone"))
 		here := rights.Of(granted(shipped), "kubemend-manager-role", "kubemend-hosts", "kubemend-nodes", "kubemend-node-leases",
@@ -267,30 +266,30 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		there := granted(roles)
 		Expect(there).NotTo(BeEmpty())
 
-		inOne := suite.LookedFor[0] + " in " + namespace // by the manager of one namespace
+		inOne := suite.LookedFor[0] + " in " + namespace // by the manager that works in one namespace
 		Expect(texts(rights.Refused(events, rig.Account))).To(ConsistOf(append(slices.Clone(suite.LookedFor), inOne)))
 		Expect(texts(rights.Refused(events, rig.WorkloadUser))).To(BeEmpty())
-		// The manager reads a MachineDeployment live before a record ends without a replacement. Whether one does here is left open.
+		// The manager reads a MachineDeployment live before it ends a record without a replacement. That may or may not happen here.
 		either := func(text string) bool { return strings.HasPrefix(text, "get cluster.x-k8s.io/machinedeployments ") }
 		Expect(slices.DeleteFunc(texts(rights.Unused(here, rights.Used(events, rig.Account))), either)).
-			// A simulated kubelet has not booted this machine: the manager is on none of their hosts, and makes way for no other replica.
+			// The simulated kubelet never booted this machine, so the manager runs on none of the hosts.
 			To(ConsistOf("list pods in kubemend-system (kubemend-leader-election)",
-				// Since the Bare Metal Operator 0.14 a HostClaim may stand between a host and its Metal3Machine: baremetal/host.
+				// Since BMO 0.14 a HostClaim may link a host and its Metal3Machine: see baremetal/host.
 				"get metal3.io/hostclaims (kubemend-hosts)",
-				// No machine of this suite has an owner that replaces it, and no record is old: test/e2e/capi and test/e2e use these.
+				// No machine of this suite is replaced by its owner, and no record is old. test/e2e/capi and test/e2e use these rights.
 				"get cluster.x-k8s.io/machinesets (kubemend-manager-role)",
 				"get controlplane.cluster.x-k8s.io/kubeadmcontrolplanes (kubemend-manager-role)",
 				"delete kubemend.io/remediationrecords (kubemend-manager-role)",
-				// There is no override in this suite: test/inmemory/kubemend.
+				// No override exists in this suite. test/inmemory/kubemend uses these rights.
 				"delete kubemend.io/remediationoverrides (kubemend-manager-role)",
 				"patch kubemend.io/remediationoverrides/status (kubemend-manager-role)"),
 				"granted in the management cluster, and never used")
-		// No volume of this suite stays attached to a fenced node whose pods have gone: test/faults/hosts and baremetal/fence.
+		// No volume stays attached to a fenced node whose pods are gone. test/faults/hosts and baremetal/fence use this right.
 		Expect(texts(rights.Unused(there, rights.Used(events, rig.WorkloadUser)))).To(ConsistOf(
 			"get persistentvolumes (kubemend-workload-fencer)"), "granted in the workload cluster, and never used")
 	}, SpecTimeout(specPatience))
 
-	It("needs none outside of its namespace with --namespace", func(ctx SpecContext) {
+	It("needs no rights outside of its namespace with --namespace", func(ctx SpecContext) {
 		before := len(audited())
 		for _, name := range []string{"kubemend-manager", "kubemend-hosts", "kubemend-nodes", "kubemend-ext-remediation"} {
 			Expect(here.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
@@ -300,7 +299,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		grant(ctx, filepath.Join("..", "docs", "examples", "one-namespace"))
 		Eventually(mayListSecrets(ctx, metav1.NamespaceDefault)).Should(BeFalse())
 		Eventually(mayListSecrets(ctx, namespace)).Should(BeTrue())
-		for _, crd := range kindsOfOurs(ctx) { // as if no manager had migrated them before
+		for _, crd := range kindsOfOurs(ctx) { // as if no manager had migrated them yet
 			Expect(here.Patch(ctx, &crd, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`)))).To(Succeed())
 		}
 		startManager(ctx, "--namespace="+namespace, "--node-health-checks=off",
@@ -324,7 +323,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		startManager(ctx, "--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields")
 		Eventually(unserved(ctx)).Should(ContainSubstring("the manager may not watch nodes"))
 		Expect(texts(rights.Refused(audited()[before:], rig.Account))).
-			To(ConsistOf(suite.LookedFor), "it asks what it may, and tries nothing")
+			To(ConsistOf(suite.LookedFor), "the manager asks for its rights, and sends no request that would be refused")
 
 		grant(ctx, filepath.Join("rbac", "nodes"))
 		Eventually(unserved(ctx)).Should(BeEmpty())
@@ -347,7 +346,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 	It("has, as a shard, the rights of its part, and no others", hasTheRightsOfItsPart, SpecTimeout(specPatience))
 })
 
-// requestWithoutOwner is a remediation that no machine owns, so that nothing is done for it.
+// requestWithoutOwner returns a remediation without an owner Machine, which no controller carries out.
 func requestWithoutOwner[T client.Object](request T) T {
 	request.SetNamespace(namespace)
 	request.SetName("without-owner")

@@ -1,12 +1,11 @@
-// Package api tests what only an API server knows: schemas, rules in CEL, webhooks, conversion, rights, policies, and what a
-// release ships in the hands of the tools that it is for, from its installation over upgrades to its removal.
+// Package api tests what depends on a real API server: schemas, CEL rules, webhooks, conversion, rights and policies. It also installs,
+// upgrades and removes releases with kubectl and clusterctl.
 //
-// Three control planes, one after the other: one in which a manager that is installed as it ships needs every right that it
-// has, one beside Cluster API that `kubectl apply` installs, upgrades and removes releases on, and a bare one for clusterctl.
-// cert-manager is replaced by the rig's certificate, and no pod of the Deployment runs: where a manager has to answer, it is
-// the built one, as the ServiceAccount that ships.
+// It uses three control planes, one after the other: one where a manager with the shipped rights needs each of them, one with Cluster API
+// where kubectl apply installs, upgrades and removes releases, and an empty one for clusterctl. The rig's certificate replaces
+// cert-manager. No pod of the Deployment runs: if a manager has to answer, the built binary runs as the shipped ServiceAccount.
 //
-// What time, order and counts decide is not asked here: the scenes in memory are exact about these.
+// The scenes in test/inmemory test what depends on time, order and counts.
 package api
 
 import (
@@ -38,15 +37,15 @@ const (
 	root         = "../.."
 	specPatience = suite.SpecPatience
 
-	// first is the oldest release that can be upgraded from. Its manifests are kept as they were: see testdata.
+	// first is the oldest release that can be upgraded. Its manifests are in testdata, unchanged.
 	first = "v0.1.0"
 )
 
-// What all specs share.
+// All specs share these.
 var (
-	// repository is a folder of releases as clusterctl reads them: ours below addon-kubemend, and what clusterctl init asks for besides.
+	// repository is a local repository of clusterctl: kubemend's releases in addon-kubemend, and the other providers of clusterctl init.
 	repository string
-	// this is what the release of this commit is called.
+	// this is the version of the release that is built from this commit.
 	this string
 )
 
@@ -62,7 +61,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(os.CopyFS(filepath.Join(repository, "addon-kubemend", first), os.DirFS(filepath.Join("testdata", first)))).To(Succeed())
 }, NodeTimeout(specPatience))
 
-// nextVersion is the one that clusterctl's settings have for what is not yet released.
+// nextVersion returns the nextVersion in clusterctl-settings.json, the version of the next release.
 func nextVersion() string {
 	GinkgoHelper()
 	content := suite.Must(os.ReadFile(filepath.Join(root, "clusterctl-settings.json")))
@@ -80,7 +79,7 @@ func released(version, file string) string {
 	return filepath.Join(repository, "addon-kubemend", version, file)
 }
 
-// run runs a program and returns what it writes. It gets no settings of a `make` that may have started these tests.
+// run runs a program and returns its output. It removes the variables that a surrounding `make` has set.
 func run(ctx context.Context, folder, program string, args ...string) []byte {
 	GinkgoHelper()
 	command := exec.CommandContext(ctx, program, args...)
@@ -108,19 +107,19 @@ func read(file string) []byte {
 	return content
 }
 
-// installer is who applies manifests, author who writes objects.
+// installer is the field owner of manifests, author that of the objects of a user.
 const (
 	installer = client.FieldOwner("installer")
 	author    = client.FieldOwner("author")
 )
 
-// cluster is a management cluster that ends with the spec, or the container of specs, that has started it.
+// cluster is a management cluster that ends with the spec or container that started it.
 type cluster struct {
 	client.Client
 	plane *rig.ControlPlane
 }
 
-// newCluster starts one with the kinds of cert-manager, in addition to what the options say.
+// newCluster starts a cluster with the CRDs of cert-manager besides those in the options.
 func newCluster(ctx context.Context, o rig.ManagementOptions) *cluster {
 	GinkgoHelper()
 	certManager := suite.Must(rig.CertManager())
@@ -134,8 +133,8 @@ func reach(plane *rig.ControlPlane) *cluster {
 	return &cluster{Client: suite.Client(plane.Config(), apiextensionsv1.AddToScheme), plane: plane}
 }
 
-// install applies a manifest as `kubectl apply --server-side` does: a field that the API server does not know is refused.
-// What webhooks there are lead to the manager that is started with start, as if by cert-manager and by a Service.
+// install applies a manifest like `kubectl apply --server-side`, which refuses unknown fields. Its webhooks call the manager that start
+// starts, as if cert-manager and the Service existed.
 func (c *cluster) install(ctx context.Context, manifest []byte) []*unstructured.Unstructured {
 	GinkgoHelper()
 	all := suite.Objects(manifest)
@@ -147,20 +146,20 @@ func (c *cluster) install(ctx context.Context, manifest []byte) []*unstructured.
 	return all
 }
 
-// apply applies one object, tried without consequences first. It leaves the object as it was given, but for what the API server adds.
+// apply applies one object after a dry run. The object keeps what it had and gets what the API server adds.
 func (c *cluster) apply(ctx context.Context, o *unstructured.Unstructured, opts ...client.ApplyOption) {
 	GinkgoHelper()
 	Expect(c.try(ctx, o, opts...)).To(Succeed(), "%s %s", o.GetKind(), o.GetName())
 	Expect(c.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), opts...)).To(Succeed(), "%s %s", o.GetKind(), o.GetName())
 }
 
-// try has the API server check an object as it would if it were applied.
+// try applies an object as a dry run.
 func (c *cluster) try(ctx context.Context, o *unstructured.Unstructured, opts ...client.ApplyOption) error {
 	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(again(o)), append(opts, client.DryRunAll)...)
 }
 
-// remove deletes what was installed, in the order of kubectl delete: that of the manifest, the namespace first and the
-// webhooks last. It returns when all of it is gone, and with the kinds their objects.
+// remove deletes installed objects in the order of the manifest, like kubectl delete: the namespace first, the webhooks last. It returns
+// when all of them, and the objects of deleted kinds, are gone.
 func (c *cluster) remove(ctx context.Context, all []*unstructured.Unstructured) {
 	GinkgoHelper()
 	c.delete(ctx, all)
@@ -177,12 +176,12 @@ func (c *cluster) delete(ctx context.Context, all []*unstructured.Unstructured) 
 	}
 }
 
-// isWebhook reports whether an object makes the API server ask the manager.
+// isWebhook reports whether an object registers webhooks.
 func isWebhook(o *unstructured.Unstructured) bool {
 	return o.GetKind() == "MutatingWebhookConfiguration" || o.GetKind() == "ValidatingWebhookConfiguration"
 }
 
-// again is an object that can be applied once more, without what the API server has added.
+// again returns a copy of an object without the fields that the API server has set, so that it can be applied again.
 func again(o *unstructured.Unstructured) *unstructured.Unstructured {
 	o = o.DeepCopy()
 	o.SetManagedFields(nil)
@@ -192,7 +191,7 @@ func again(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return o
 }
 
-// serves waits until the kinds among objects are served.
+// serves waits until the API server serves the kinds whose CRDs are among the objects.
 func (c *cluster) serves(ctx context.Context, all []*unstructured.Unstructured) {
 	GinkgoHelper()
 	for _, o := range all {
@@ -208,7 +207,7 @@ func (c *cluster) serves(ctx context.Context, all []*unstructured.Unstructured) 
 	}
 }
 
-// start starts the manager with the rights of the ServiceAccount that ships, and nothing but them. It ends with the cluster, at the latest.
+// start starts the manager with nothing but the rights of the shipped ServiceAccount. The manager ends with the cluster at the latest.
 func (c *cluster) start(ctx context.Context, name string, more ...string) *rig.Kubemend {
 	GinkgoHelper()
 	manager := suite.Must(c.plane.Kubemend(ctx, name, c.account(), append(c.plane.WebhookFlags(), more...)...))
@@ -216,7 +215,7 @@ func (c *cluster) start(ctx context.Context, name string, more ...string) *rig.K
 	return manager
 }
 
-// account is the kubeconfig of the ServiceAccount that ships.
+// account returns a kubeconfig of the shipped ServiceAccount.
 func (c *cluster) account() []byte {
 	GinkgoHelper()
 	_, kubeconfig, err := c.plane.User(rig.Account, "system:serviceaccounts", "system:serviceaccounts:"+rig.Namespace)
@@ -237,7 +236,7 @@ func (c *cluster) crd(ctx context.Context, name string) (*apiextensionsv1.Custom
 	return crd, nil
 }
 
-// storedVersions are those in which there may be objects of a kind.
+// storedVersions returns the versions in which etcd may have objects of a kind.
 func (c *cluster) storedVersions(ctx context.Context, name string) func() ([]string, error) {
 	return func() ([]string, error) {
 		crd, err := c.crd(ctx, name)
@@ -248,7 +247,7 @@ func (c *cluster) storedVersions(ctx context.Context, name string) func() ([]str
 	}
 }
 
-// storage is the version that objects are written in.
+// storage returns the storage version of a CRD.
 func storage(crd *apiextensionsv1.CustomResourceDefinition) string {
 	for i := range crd.Spec.Versions {
 		if crd.Spec.Versions[i].Storage {
@@ -258,7 +257,7 @@ func storage(crd *apiextensionsv1.CustomResourceDefinition) string {
 	return ""
 }
 
-// current is an object as it is, in the version that it was written in.
+// current reads an object in the version in which it was written.
 func (c *cluster) current(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	found := &unstructured.Unstructured{}
 	found.SetGroupVersionKind(o.GroupVersionKind())
@@ -268,10 +267,10 @@ func (c *cluster) current(ctx context.Context, o *unstructured.Unstructured) (*u
 	return found, nil
 }
 
-// certManagerVersion is what clusterctl calls the cert-manager that it finds. Nothing depends on it.
+// certManagerVersion is the version of the cert-manager in the repository. Nothing depends on it.
 const certManagerVersion = "v1.21.1"
 
-// providerOfThis is how a command of clusterctl names the release of this commit.
+// providerOfThis returns clusterctl's argument for the release of this commit.
 func providerOfThis() string { return "--addon=kubemend:" + this }
 
 var _ = Describe("clusterctl", func() {
@@ -284,7 +283,7 @@ var _ = Describe("clusterctl", func() {
 		Expect(described).To(MatchRegexp(`TargetNamespace: +kubemend-system\n`))
 	}, SpecTimeout(specPatience))
 
-	// What variables do is in test/packages.
+	// test/packages tests the effects of the variables.
 	It("renders a release for another namespace", func(ctx SpecContext) {
 		rendered := clusterctl(ctx, settings(nil), "generate", "provider", providerOfThis(), "--target-namespace=elsewhere")
 		Expect(rendered).NotTo(ContainSubstring("${"))
@@ -294,7 +293,7 @@ var _ = Describe("clusterctl", func() {
 		}
 	}, SpecTimeout(specPatience))
 
-	It("cannot use an image without a host, so one that is at Docker's is given it", func(ctx SpecContext) {
+	It("cannot use an image without a registry, so an image on Docker Hub is given its registry", func(ctx SpecContext) {
 		for image, full := range suite.InOrder(map[string]string{
 			"somebody/kubemend": "docker.io/somebody/kubemend", "registry.example.org:5000/kubemend": "registry.example.org:5000/kubemend",
 			"localhost/kubemend": "localhost/kubemend",
@@ -313,7 +312,7 @@ func clusterctl(ctx context.Context, settings string, args ...string) string {
 	return string(out)
 }
 
-// settings writes a configuration of clusterctl that knows the repository, and sets variables.
+// settings writes a configuration file for clusterctl with the repository and these variables, and returns its name.
 func settings(variables map[string]string) string {
 	GinkgoHelper()
 	all := map[string]any{
@@ -336,7 +335,7 @@ func settings(variables map[string]string) string {
 	return file
 }
 
-// coreVersion is that of the Cluster API that this project is built with.
+// coreVersion returns the version of the Cluster API module that this project requires.
 func coreVersion() string {
 	GinkgoHelper()
 	folder := suite.Must(rig.ClusterAPI())

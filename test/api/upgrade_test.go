@@ -18,12 +18,11 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// keepsObjects are the specs of two upgrades: since the oldest release, as it was, which any copy of the project has and
-// which does not move with what is being changed; and since the commit before, where a change is to be seen that the first
-// release never had.
+// keepsObjects has the specs of two upgrades. The upgrade from the first release starts from manifests in testdata, which never change. The
+// upgrade from the previous commit covers changes since the first release.
 //
-// There is no old manager here. This one completes and converts objects that are written before the upgrade: old are the
-// stored objects, their schema, and what is installed.
+// No old manager runs: the present one defaults and converts the objects that are written before the upgrade. Only the stored objects,
+// their schemas and the installed manifests are old.
 func keepsObjects(management *cluster) {
 	DescribeTable("keeps the objects of all kinds, in each version", func(ctx SpecContext, old func(context.Context) []byte) {
 		before := management.install(ctx, old(ctx))
@@ -37,7 +36,7 @@ func keepsObjects(management *cluster) {
 		installed := management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
 		manager = management.start(ctx, "after")
 		for _, o := range installed {
-			// of a kind that has one version, nothing is to be stored anew
+			// a kind with one version needs no migration
 			if versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions"); len(versions) > 1 {
 				Eventually(management.migrated(ctx, o.GetName())).Should(BeTrue(), o.GetName())
 			}
@@ -53,12 +52,11 @@ func keepsObjects(management *cluster) {
 		}),
 		Entry("since the commit before this one", SpecTimeout(specPatience), commitBefore))
 
-	It("leaves objects that are stored in an old version to CAPM3 while the kind is CAPM3's, and migrates them as soon as it is kubemend's",
+	It("leaves objects in an old stored version alone while CAPM3 owns the CRD, and migrates them once kubemend owns it",
 		func(ctx SpecContext) { migratesWhatIsOurs(ctx, management) }, SpecTimeout(specPatience))
 }
 
-// commitBefore builds the manifests of the commit before this one. A copy without history has none, and upgrades from the
-// first release alone.
+// commitBefore returns the manifests of the previous commit. In a copy without history it skips the spec.
 func commitBefore(ctx context.Context) []byte {
 	GinkgoHelper()
 	if err := exec.CommandContext(ctx, "git", "-C", root, "rev-parse", "--verify", "--quiet", "HEAD^:config/standalone").Run(); err != nil {
@@ -71,7 +69,7 @@ func commitBefore(ctx context.Context) []byte {
 	return kustomized(ctx, filepath.Join(folder, "config", "standalone"))
 }
 
-// unchanged expects an object to be the one that was written, and in every field that its author wrote as it was then.
+// unchanged expects that an object still exists and that all fields of its author have kept their values.
 func unchanged(ctx context.Context, c *cluster, written *unstructured.Unstructured) {
 	GinkgoHelper()
 	is := suite.Must(c.current(ctx, written))
@@ -87,7 +85,7 @@ func unchanged(ctx context.Context, c *cluster, written *unstructured.Unstructur
 	}
 }
 
-// migrated reports whether the manager is done with a kind, and all of its objects are stored in one version.
+// migrated reports whether the manager has finished the migration of a kind and the CRD lists a single stored version.
 func (c *cluster) migrated(ctx context.Context, name string) func() (bool, error) {
 	return func() (bool, error) {
 		crd, err := c.crd(ctx, name)
@@ -98,7 +96,7 @@ func (c *cluster) migrated(ctx context.Context, name string) func() (bool, error
 	}
 }
 
-// seen reports whether a migrator has seen a kind as it is now.
+// seen reports whether a migrator has handled the present generation of a CRD.
 func seen(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return crd.Annotations[clusterv1.CRDMigrationObservedGenerationAnnotation] == strconv.FormatInt(crd.Generation, 10)
 }
@@ -108,7 +106,7 @@ const (
 	metal3Template = "metal3remediationtemplates.infrastructure.cluster.x-k8s.io"
 )
 
-// CAPM3 before v1.13 stored v1beta1. A cluster that has come from there has objects of both versions, and a CRD that says so.
+// CAPM3 before v1.13 stored v1beta1. An upgraded cluster still has objects in both versions, and its CRD lists both as stored.
 func migratesWhatIsOurs(ctx context.Context, management *cluster) {
 	GinkgoHelper()
 	shipped := read(released(this, "kubemend-standalone.yaml"))
@@ -122,7 +120,7 @@ func migratesWhatIsOurs(ctx context.Context, management *cluster) {
 	Expect(management.storedAs(ctx, "metal3remediations", "old")()).To(Equal("infrastructure.cluster.x-k8s.io/v1beta1"))
 	manager.Kill()
 
-	By("leaving alone what is CAPM3's")
+	By("leaving CAPM3's objects alone")
 	management.belongsTo(ctx, all, "v1beta2")
 	both := ConsistOf("v1beta1", "v1beta2")
 	Expect(management.storedVersions(ctx, metal3Kind)()).To(both)
@@ -136,7 +134,7 @@ func migratesWhatIsOurs(ctx context.Context, management *cluster) {
 	}
 	Expect(management.storedAs(ctx, "metal3remediations", "old")()).To(Equal("infrastructure.cluster.x-k8s.io/v1beta1"))
 
-	By("migrating it when kubemend's manifests are applied")
+	By("migrating them when kubemend's manifests are applied")
 	management.install(ctx, shipped)
 	for _, name := range []string{metal3Kind, metal3Template} {
 		Eventually(management.storedVersions(ctx, name)).Should(ConsistOf("v1beta2"), name)
@@ -151,7 +149,7 @@ func migratesWhatIsOurs(ctx context.Context, management *cluster) {
 	manager.Kill()
 }
 
-// belongsTo makes the kinds of Metal3 CAPM3's, with objects stored in that version.
+// belongsTo labels the CRDs of Metal3 as CAPM3's, and makes them store objects in that version.
 func (c *cluster) belongsTo(ctx context.Context, all []*unstructured.Unstructured, version string) {
 	GinkgoHelper()
 	for _, o := range all {
@@ -180,7 +178,7 @@ func (c *cluster) belongsTo(ctx context.Context, all []*unstructured.Unstructure
 	}
 }
 
-// storedAs is the version in which etcd holds an object of CAPM3's group.
+// storedAs returns the version in which etcd holds an object of CAPM3's group.
 func (c *cluster) storedAs(ctx context.Context, resource, name string) func() (string, error) {
 	return func() (string, error) {
 		content, err := c.plane.Stored(ctx, "/registry/infrastructure.cluster.x-k8s.io/"+resource+"/default/"+name)

@@ -41,7 +41,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// saidOf is what a MachineHealthCheck says of one of its fields.
+// saidOf is a value of a field, and the condition that a MachineHealthCheck gets for it.
 type saidOf struct {
 	field             string
 	value             any
@@ -76,7 +76,7 @@ func limited() []saidOf {
 	return rows
 }
 
-// naming are checks that name what is not there, or what can be no template.
+// naming returns rows of checks that refer to an object that does not exist or to a kind that cannot be a template.
 func naming() []saidOf {
 	rows := []saidOf{{"spec.clusterName", "none", allowed, mendv1.ClusterNotFoundReason, "none", func(c *clusterv1.MachineHealthCheck) {
 		c.Spec.ClusterName = "none"
@@ -119,7 +119,7 @@ func TestACheckReportsAnInvalidFieldUntilItIsCorrected(t *testing.T) {
 				f.reconcile("bad")
 				f.reconcile("good")
 			}
-			field := strings.TrimSuffix(row.field, ".clusterName") // of which the message has the name
+			field := strings.TrimSuffix(row.field, ".clusterName") // the message names the cluster
 			c := conditions.Get(f.check("bad"), row.condition)
 			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != row.reason || !strings.Contains(c.Message, row.says) ||
 				row.reason == mendv1.InvalidLimitReason && !strings.Contains(c.Message, field) {
@@ -145,7 +145,7 @@ func TestACheckReportsAnInvalidFieldUntilItIsCorrected(t *testing.T) {
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// fixture is the controller of MachineHealthChecks over two checks of one cluster, each with a machine that a person has marked.
+// fixture is the controller of MachineHealthChecks with two checks of one cluster. A user has marked a machine of each check.
 type fixture struct {
 	t     *testing.T
 	api   client.Client
@@ -193,7 +193,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// indexer adds the indexes of the manager's cache to a client.
+// indexer adds the indexes of the manager's cache to a fake client.
 type indexer struct{ *fake.ClientBuilder }
 
 func (i indexer) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
@@ -201,7 +201,7 @@ func (i indexer) IndexField(_ context.Context, obj client.Object, field string, 
 	return nil
 }
 
-// reachable are workload clusters without nodes.
+// reachable is a view of workload clusters that are up and have no nodes.
 type reachable struct{}
 
 func (reachable) Doubt(client.ObjectKey, time.Time) {}
@@ -214,7 +214,7 @@ func (reachable) NodesExist(context.Context, client.ObjectKey, []string) (map[st
 	return nil, nil
 }
 
-// own are the kinds of kubemend's group; no other is installed.
+// own says that only the kinds of kubemend's group are installed.
 type own struct{}
 
 func (own) Ready(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
@@ -229,7 +229,7 @@ func (own) Source(handler.TypedEventHandler[*remediationrequest.Metadata, reconc
 	return nil
 }
 
-// reconcile reconciles a check, a second later.
+// reconcile advances the clock by a second and reconciles a check.
 func (f *fixture) reconcile(check string) {
 	f.t.Helper()
 	f.clock.SetTime(f.clock.Now().Add(time.Second))
@@ -252,7 +252,7 @@ func (f *fixture) update(check *clusterv1.MachineHealthCheck) {
 	must.Do(f.t, f.api.Update(f.t.Context(), check))
 }
 
-// asked reports whether the owner of a machine is asked to remediate it.
+// asked reports whether kubemend has requested the remediation of a machine from its owner.
 func (f *fixture) asked(machine string) bool {
 	f.t.Helper()
 	m := &clusterv1.Machine{}
@@ -260,7 +260,7 @@ func (f *fixture) asked(machine string) bool {
 	return machinehealthcheck.OwnerOf(m) != machinehealthcheck.NotAsked
 }
 
-// ofOneFlag are values that the manager refuses, by what it says of them, in which the flag and the value are named.
+// ofOneFlag are flags with values that the manager refuses, by the message. The message names the flag and the value.
 var ofOneFlag = map[string][]string{
 	"--%s %s: must be more than 0": {
 		"sync-period=-5m0s", "sync-period=0s", "machinehealthcheck-concurrency=0", "hostremediation-concurrency=-1",
@@ -283,7 +283,7 @@ var ofOneFlag = map[string][]string{
 	`%[2]q for "--%[1]s" flag: must be a duration like "30s" or "5m"`:                      {"sync-period=often"},
 }
 
-// commandLines are others that a program refuses, by what it says.
+// commandLines are other command lines that a program refuses, by command line, with the message.
 var commandLines = map[string]string{
 	"manager --fencing=delete": "nodes are fenced by the out-of-service taint alone, " +
 		"which every Kubernetes that Cluster API supports has: remove the flag",
@@ -299,7 +299,7 @@ var commandLines = map[string]string{
 	"kubectl-mend mend":                      `there is no command "mend"`,
 }
 
-// Flags of a few words are tested beside their set-up.
+// The packages of the flags test flags that accept only a few words.
 func TestAProgramRefusesInvalidFlags(t *testing.T) {
 	lines := maps.Clone(commandLines)
 	for says, flags := range ofOneFlag {

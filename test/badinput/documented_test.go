@@ -1,5 +1,5 @@
-// Package badinput puts wrong values into all that users write: each has to be refused or reported with its object, its field
-// and the expected value, must not delay anything else, and must leave no trace once it is corrected. The tests write
+// Package badinput writes wrong values into everything that users configure. kubemend must refuse or report each of them with its object,
+// field and expected value, must not delay anything else, and must leave no trace after the correction. The tests write
 // docs/reference/bad-input.md.
 package badinput
 
@@ -23,7 +23,7 @@ import (
 	"github.com/kubemend/kubemend/test/schemas"
 )
 
-// The tables of the page are those of the tests.
+// The tables of the page have the rows of the tests.
 func TestBadInputsAreDocumented(t *testing.T) {
 	var manifests, machineChecks, marks, records [][]string
 	for _, row := range schemas.Manifests {
@@ -52,7 +52,7 @@ func TestBadInputsAreDocumented(t *testing.T) {
 	golden.Section(t, page, "kubeconfigs", configs.String())
 }
 
-// table is one with these columns, and rows of code. Those that follow one another and differ in the cell of values alone are one row.
+// table returns a Markdown table with code in its cells. Successive rows that differ only in the column of values become one row.
 func table(values int, columns []string, rows [][]string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
@@ -71,7 +71,7 @@ func table(values int, columns []string, rows [][]string) string {
 	return b.String()
 }
 
-// sameBut says whether two rows differ in the cell of values at most.
+// sameBut reports whether two rows are equal except for the column of values.
 func sameBut(values int, one, other []string) bool {
 	for c := range one {
 		if c != values && one[c] != other[c] {
@@ -94,12 +94,12 @@ func written(value any) string {
 	return string(text)
 }
 
-// annotation is one of a Machine, or of its MachineHealthCheck, that a person writes, with a value that may not do what they meant by it.
+// annotation is an annotation that a user writes on a Machine or MachineHealthCheck, with a value that may not do what the user wants.
 type annotation struct {
 	kind, key, value string
-	// says is what the check says of it, or of the Machine, as `kubectl mend explain` prints it.
+	// says is the message for the check or the Machine in `kubectl mend explain`.
 	says string
-	// remediated is whether the machine is, with it.
+	// remediated is whether the machine is remediated although it has the annotation.
 	remediated bool
 }
 
@@ -142,7 +142,7 @@ func TestAnAnnotationIsReportedWhateverItsValueUntilItIsRemoved(t *testing.T) {
 				t.Errorf("it is said:\n%s\nwant %s", said, row.says)
 			}
 			if row.remediated {
-				return // an owner remediation request of a machine is not removed
+				return // kubemend does not remove an owner remediation request
 			}
 			f.annotate(row.kind, row.key, nil)
 			f.reconcile("bad")
@@ -153,7 +153,7 @@ func TestAnAnnotationIsReportedWhateverItsValueUntilItIsRemoved(t *testing.T) {
 	}
 }
 
-// annotate sets an annotation of the object of that kind with the name bad, or removes it if the value is nil.
+// annotate sets an annotation of the Machine or MachineHealthCheck "bad", or removes it if value is nil.
 func (f *fixture) annotate(kind, key string, value *string) {
 	f.t.Helper()
 	var obj client.Object = &clusterv1.Machine{}
@@ -173,7 +173,7 @@ func (f *fixture) annotate(kind, key string, value *string) {
 	must.Do(f.t, f.api.Update(f.t.Context(), obj))
 }
 
-// said is all that a check says of itself and of its machine, as `kubectl mend explain` asks it.
+// said returns all messages of `kubectl mend explain` about a check and its machine.
 func (f *fixture) said(check string) string {
 	f.t.Helper()
 	is, err := f.Explain(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: check}, f.clock.Now())
@@ -193,7 +193,7 @@ func (f *fixture) said(check string) string {
 	return strings.Join(said, "\n")
 }
 
-// memory is an annotation of a HostRemediation that kubemend alone writes, with a value that it would not.
+// memory is an annotation of a HostRemediation that only kubemend writes, with a value that kubemend would never write.
 type memory struct{ key, value, says string }
 
 const unreadable = "metadata.annotations[" + mendv1.PowerCycleAnnotation + "]: expected what kubemend wrote there"
@@ -219,7 +219,7 @@ func TestAnUnreadableMemoryIsAnErrorThatNamesTheAnnotation(t *testing.T) {
 	}
 }
 
-// kubeconfig is one that is refused.
+// kubeconfig is a kubeconfig that kubemend refuses.
 type kubeconfig struct{ what, content, says string }
 
 const refused = "the kubeconfig is refused: "
@@ -255,7 +255,7 @@ var kubeconfigs = []kubeconfig{
 		refused + "current-context does not lead to a cluster with a server and to a user with one way to log in"},
 }
 
-// with is a kubeconfig with one more entry of its cluster, and one of its user.
+// with returns a kubeconfig with one more field of its cluster and one of its user.
 func with(cluster, user string) string {
 	return "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n" +
 		"clusters:\n- name: c\n  cluster:\n    server: https://192.0.2.1\n    " + cluster +

@@ -14,24 +14,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// clusterName is the name of the one workload cluster of an environment.
+// clusterName is the name of the workload cluster of an environment.
 const clusterName = "edge-000"
 
-// machineName names a machine and its node, about as long as a MachineDeployment would.
+// machineName returns the name of a machine and of its node. It is about as long as the names of a MachineDeployment.
 func machineName(i int) string { return fmt.Sprintf("%s-md-0-x7kq2-%05d", clusterName, i) }
 
-// scale is how much is measured.
+// scale is the number of changes in each phase.
 type scale struct {
 	alone      int // changes one after another
-	spread     int // changes, spread evenly over spreadOver
+	spread     int // changes at even intervals over spreadOver
 	mass       int // changes at once
 	beats      int // heartbeats
 	spreadOver time.Duration
 	idle       time.Duration
-	beatsCPU   float64 // the aim of the processor time of 1000 heartbeats
+	beatsCPU   float64 // the aim for the processor time of 1000 heartbeats
 }
 
-// scaleOf needs no more than all machines: each changes once.
+// scaleOf returns a scale whose phases together change no machine twice.
 func scaleOf(machines int, quick bool) scale {
 	if quick {
 		return scale{alone: 5, spread: 20, mass: machines / 10, beats: 200, spreadOver: 5 * time.Second, idle: 5 * time.Second,
@@ -55,7 +55,7 @@ RemediationRecord is created, its owner is asked, and the record says that it wa
 - **Processor time** is without what an idle manager needs.
 `
 
-// measureChecks measures MachineHealthChecks. Its aims hold up to 5000 machines.
+// measureChecks measures MachineHealthChecks. The aims hold up to 5000 machines.
 func measureChecks(ctx context.Context, b bench) (section, error) {
 	sizes := []int{1000, 5000}
 	if b.quick {
@@ -83,9 +83,9 @@ func measureCheck(ctx context.Context, machines int, b bench) (_ figures, err er
 	})
 }
 
-// failure is a node that became Unknown.
+// failure is a node that has become Unknown.
 type failure struct {
-	// at is when the API server had answered the write. The moment at which the machine is seen to be marked unhealthy is sent on marked.
+	// at is when the API server answered the patch of the node. marked receives the time at which the Machine is marked unhealthy.
 	at     time.Time
 	marked <-chan time.Time
 }
@@ -96,13 +96,13 @@ func (t *trial) failNode(ctx context.Context, i int) (failure, error) {
 	return failure{time.Now(), marked}, err
 }
 
-// delay waits until the machine is marked and returns how long that took.
+// delay waits until the machine is marked unhealthy, and returns how long that took.
 func (t *trial) delay(ctx context.Context, nodeFailed failure) (time.Duration, error) {
 	at, err := t.machineWatch.await(ctx, nodeFailed.marked)
 	return max(at.Sub(nodeFailed.at), 0), err
 }
 
-// failAndWait makes a node Unknown and returns how long it took until its machine was marked.
+// failAndWait makes a node Unknown, waits until its machine is marked unhealthy, and returns how long that took.
 func (t *trial) failAndWait(ctx context.Context, i int) (time.Duration, error) {
 	nodeFailed, err := t.failNode(ctx, i)
 	if err != nil {
@@ -111,7 +111,7 @@ func (t *trial) failAndWait(ctx context.Context, i int) (time.Duration, error) {
 	return t.delay(ctx, nodeFailed)
 }
 
-// restore makes nodes Ready and waits until their machines are healthy.
+// restore makes nodes Ready, and waits until their machines are healthy.
 func (t *trial) restore(ctx context.Context, machines []int) error {
 	healthy := t.machineWatch.all(t.count, succeeded)
 	err := t.each(ctx, machines, func(ctx context.Context, i int) error { return t.patchNode(ctx, i, readyAgain(time.Now())) })
@@ -122,8 +122,7 @@ func (t *trial) restore(ctx context.Context, machines []int) error {
 	return err
 }
 
-// changes does something to n machines whose nodes never became Unknown, and returns these, the delays that were seen, and what the manager
-// did.
+// changes calls do for n machines whose nodes were never Unknown. It returns the machines, the delays, and what the manager did.
 func (t *trial) changes(ctx context.Context, n int, do func([]int, *delays) error) ([]int, []time.Duration, reading, error) {
 	machines, err := t.takeUnused(n)
 	if err != nil {
@@ -134,7 +133,7 @@ func (t *trial) changes(ctx context.Context, n int, do func([]int, *delays) erro
 	return machines, seen.all, d, err
 }
 
-// alone makes one node after another Unknown, each after everything that follows from the one before is over.
+// alone makes one node after another Unknown. It waits until the manager is idle before the next one.
 func (t *trial) alone(ctx context.Context) error {
 	machines, seen, d, err := t.changes(ctx, t.scale.alone, func(machines []int, seen *delays) error {
 		return t.oneByOne(ctx, machines, seen, t.failAndWait)
@@ -144,7 +143,7 @@ func (t *trial) alone(ctx context.Context) error {
 	}
 	n := float64(len(machines))
 	t.addDelays("One change alone: marked after", seen, 0.025, 0.2)
-	// The mark and the question to the owner, twice the check, and two of the record: that it was begun, and that the owner is awaited.
+	// Two patches of the Machine (unhealthy, owner remediation), two of the check, two of the record (begun, waiting for the owner).
 	t.add("One change alone: patches", d.patches/n, count, 6)
 	t.add("One change alone: objects created", d.creates/n, count, 4) // the record, and events on the Machine and the check
 	t.add("One change alone: reads", (d.reads+max(d.workloadCalls, 0))/n, count, 5)
@@ -152,7 +151,7 @@ func (t *trial) alone(ctx context.Context) error {
 	return t.restore(ctx, machines)
 }
 
-// oneByOne does something for each machine, each after everything that follows from the one before is over.
+// oneByOne calls do for each machine. It waits until the manager is idle before the next one.
 func (t *trial) oneByOne(ctx context.Context, machines []int, seen *delays, do func(context.Context, int) (time.Duration, error)) error {
 	for _, i := range machines {
 		if err := seen.add(do(ctx, i)); err != nil {
@@ -165,7 +164,7 @@ func (t *trial) oneByOne(ctx context.Context, machines []int, seen *delays, do f
 	return nil
 }
 
-// spread makes nodes Unknown at even intervals, whatever the manager is doing.
+// spread makes nodes Unknown at even intervals, even if the manager is still busy.
 func (t *trial) spread(ctx context.Context) error {
 	machines, seen, d, err := t.changes(ctx, t.scale.spread, func(machines []int, seen *delays) error {
 		return t.paced(ctx, machines, t.scale.spreadOver/time.Duration(len(machines)), func(ctx context.Context, i int) error {
@@ -199,7 +198,7 @@ func (t *trial) mass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.addDelays("A tenth at once: marked after", seen, noAim, noAim) // the API server again
+	t.addDelays("A tenth at once: marked after", seen, noAim, noAim) // the API server takes most of the time
 	t.add("A tenth at once: patches per change", d.patches/float64(len(machines)), count, 6)
 	t.add("A tenth at once: reads per change", (d.reads+max(d.workloadCalls, 0))/float64(len(machines)), count, 3)
 	bare, err := t.bareClient(ctx, machines)
@@ -212,8 +211,8 @@ func (t *trial) mass(ctx context.Context) error {
 	return t.restore(ctx, machines)
 }
 
-// bareClient writes the nodes of machines once more, as quickly, and returns how long after each a client without any logic has patched the
-// Machine, as many at a time as the manager does.
+// bareClient patches the nodes of machines again, at the same speed. For each node it returns how long a client without any logic takes to
+// patch the Machine, with as many patches at a time as the manager.
 func (t *trial) bareClient(ctx context.Context, machines []int) ([]time.Duration, error) {
 	const writers = 32
 	type written struct {
@@ -245,7 +244,7 @@ func (t *trial) bareClient(ctx context.Context, machines []int) ([]time.Duration
 	return seen.all, errors.Join(err, group.Wait())
 }
 
-// delays are collected by many goroutines at the same time.
+// delays collects delays from many goroutines.
 type delays struct {
 	mu  sync.Mutex
 	all []time.Duration

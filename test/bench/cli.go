@@ -21,14 +21,14 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 )
 
-// cliCommand is a command that is measured, and how long it may take.
+// cliCommand is a command that is measured, and the longest time it may take.
 type cliCommand struct {
 	name string
 	args []string
 	aim  time.Duration
 }
 
-// cliCommands are the commands. A check of 5000 machines is explained from all of them, whose list takes the API server 1.8 s.
+// cliCommands are the measured commands. To explain a check, kubectl mend lists its 5000 machines, which takes 1.8 s.
 var cliCommands = []cliCommand{
 	{"status", []string{"status"}, 2 * time.Second},
 	{"explain machine", []string{"explain", "machine/" + machineName(0)}, time.Second},
@@ -42,8 +42,7 @@ CPU time is the median, memory the highest; the aim is for the median. A list of
 of JSON, takes an API server about 1.8 s here, with any client.
 `
 
-// measureCommandLine runs the commands against a cluster whose machines were all judged by a manager that still runs, after one node has
-// become Unknown.
+// measureCommandLine runs the commands against a cluster whose manager has judged all machines and is still running. One node is Unknown.
 func measureCommandLine(ctx context.Context, b bench) (s section, err error) {
 	machines, runs := 5000, 10
 	if b.quick {
@@ -59,8 +58,7 @@ func measureCommandLine(ctx context.Context, b bench) (s section, err error) {
 	if err := e.each(ctx, e.machines(0, machines), e.fillRecord); err != nil {
 		return s, err
 	}
-	// Without a manager lease that it believes the command cannot know that a manager keeps the status of checks up to date, and reads
-	// all machines.
+	// Without a manager lease that it trusts, the command cannot rely on the status of checks, and reads all machines.
 	if err := e.managementClient.Create(ctx, builders.ManagerBinding(namespace)); err != nil {
 		return s, fmt.Errorf("bind the manager: %w", err)
 	}
@@ -90,7 +88,7 @@ func measureCommandLine(ctx context.Context, b bench) (s section, err error) {
 	return s, nil
 }
 
-// fillRecord creates the record of a remediation of a machine that ended long ago.
+// fillRecord creates a record of a remediation of a machine that ended long ago.
 func (e *environment) fillRecord(ctx context.Context, i int) error {
 	name, at := machineName(i), metav1.NewTime(since.Add(time.Hour))
 	record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -113,16 +111,16 @@ func (e *environment) fillRecord(ctx context.Context, i int) error {
 			Message: "what happened, in a sentence of about this length",
 		})
 	}
-	if err := e.managementClient.Create(ctx, record); err != nil { // it has no status subresource
+	if err := e.managementClient.Create(ctx, record); err != nil { // the CRD has no status subresource
 		return fmt.Errorf("create the record of machine %s: %w", name, err)
 	}
 	return nil
 }
 
-// plugin is kubectl mend and the management cluster that it reads.
+// plugin runs kubectl mend against a management cluster.
 type plugin struct{ kubeconfig string }
 
-// run runs a command in a home of its own, so that it finds nothing which an earlier one has kept.
+// run runs a command with an empty home directory, so that it finds no cache of an earlier run.
 func (p plugin) run(ctx context.Context, args ...string) (out string, state *os.ProcessState, took time.Duration, err error) {
 	home, err := os.MkdirTemp("", "kubemend-bench-")
 	if err != nil {
@@ -146,11 +144,11 @@ func (p plugin) run(ctx context.Context, args ...string) (out string, state *os.
 	return stdout.String(), cmd.ProcessState, took, err
 }
 
-// counted is what the JSON has of a check whose machines were not all read.
+// counted is the part of the JSON that says that the numbers come from the status of the check.
 const counted = `"countedByStatus": true`
 
-// awaitCounted waits until the command uses the status of checks, which it does from two minutes after the start of the manager. Then it
-// explains a machine without reading the others. If it did not, the figures would be of something else.
+// awaitCounted waits until the command uses the status of checks, which it does two minutes after the start of the manager. Before that,
+// explaining a machine reads all other machines too, and the figures would be wrong.
 func (p plugin) awaitCounted(ctx context.Context) error {
 	err := wait.PollUntilContextTimeout(ctx, 5*time.Second, managerTimeout, true, func(ctx context.Context) (bool, error) {
 		machine, _, _, err := p.run(ctx, "explain", "machine/"+machineName(0), "-o", "json")
@@ -162,7 +160,7 @@ func (p plugin) awaitCounted(ctx context.Context) error {
 	return nil
 }
 
-// measure runs a command once, and then as often as is asked for.
+// measure runs a command once as a warm-up, and then runs times.
 func (p plugin) measure(ctx context.Context, c cliCommand, runs int) (line, error) {
 	var first time.Duration
 	var times, cpu []time.Duration
@@ -176,7 +174,7 @@ func (p plugin) measure(ctx context.Context, c cliCommand, runs int) (line, erro
 			resident = max(resident, float64(usage.Maxrss)*1024)
 		}
 		if i == 0 {
-			first = took // it may have to wait until the program is read from the disk
+			first = took // the first run may have to load the program from disk
 			continue
 		}
 		times, cpu = append(times, took), append(cpu, state.UserTime()+state.SystemTime())

@@ -19,7 +19,7 @@ import (
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
-// hostEnvironment is an environment whose machines are on simulated hosts, which do at once what they are asked for.
+// hostEnvironment is an environment whose machines are on simulated hosts. The hosts do at once what they are asked for.
 type hostEnvironment struct {
 	*environment
 	workloadWatcher client.WithWatch // the cluster of the nodes
@@ -28,7 +28,7 @@ type hostEnvironment struct {
 	ended           chan error
 }
 
-// fillHosts creates the cluster, and a machine on each of that many hosts, which are all powered on.
+// fillHosts creates the cluster and a machine on each of the hosts, all powered on.
 func (e *hostEnvironment) fillHosts(ctx context.Context) error {
 	if err := e.startHosts(); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (e *hostEnvironment) startHosts() (err error) {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	waits := simulator.Hurried()
-	waits.Poll = time.Hour // idle hosts cause no work while kubemend is measured
+	waits.Poll = time.Hour // idle hosts cause no work during the measurement
 	if e.hosts, err = simulator.NewHosts(e.management.Config(), waits); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (e *hostEnvironment) host(i int) *simulator.Host {
 	return e.hosts.Host(client.ObjectKey{Namespace: namespace, Name: machineName(i)})
 }
 
-// inspect writes the hardware details of a host, which are most of a BareMetalHost.
+// inspect writes the hardware details of a host, which are the largest part of a BareMetalHost.
 func (e *hostEnvironment) inspect(ctx context.Context, i int) error {
 	host := &bmov1alpha1.BareMetalHost{}
 	host.Namespace, host.Name = namespace, machineName(i)
@@ -136,11 +136,11 @@ func hardwareOf(i int, name string) *bmov1alpha1.HardwareDetails {
 	return details
 }
 
-// cycle makes the node of a machine Unknown, whose kubelet reports again when its host has booted, and returns how long it took until
-// the machine was healthy again.
+// cycle makes the node of a machine Unknown. A kubelet reports again when the host has booted. It returns how long it took until the
+// machine was healthy.
 func (e *hostEnvironment) cycle(ctx context.Context, i int) (time.Duration, error) {
 	name := machineName(i)
-	e.host(i).Mute(1) // a kubelet on a host that is on would report at once
+	e.host(i).Mute(1) // otherwise the kubelet would report at once, because the host is on
 	e.host(i).Carry(simulator.NewKubelet(e.workloadWatcher, simulator.KubeletOptions{Node: name, Every: time.Hour}))
 	isHealthy := e.machineWatch.becomes(name, succeeded)
 	if err := e.patchNode(ctx, i, longUnknown(time.Now())); err != nil {
@@ -160,7 +160,7 @@ manager, with the ones for the MachineHealthCheck and the RemediationRecord. CAP
 25.6 s from Unknown to healthy in an environment like this one: it polls every 5 s.
 `
 
-// measureCycles measures power cycles among few hosts and among many.
+// measureCycles measures power cycles with few hosts and with many.
 func measureCycles(ctx context.Context, b bench) (section, error) {
 	sizes := []int{100, 1000}
 	if b.quick {
@@ -171,7 +171,7 @@ func measureCycles(ctx context.Context, b bench) (section, error) {
 	})
 }
 
-// measureHosts sets up hosts, and has some of them power-cycled.
+// measureHosts sets up hosts and power-cycles some of them.
 func measureHosts(ctx context.Context, hosts int, b bench) (_ figures, err error) {
 	e := &hostEnvironment{environment: &environment{count: hosts, ownKinds: true}}
 	defer func() { err = errors.Join(err, e.tearDown()) }()
@@ -182,7 +182,7 @@ func measureHosts(ctx context.Context, hosts int, b bench) (_ figures, err error
 	if err := t.firstPass(ctx); err != nil {
 		return nil, fmt.Errorf("first full pass: %w", err)
 	}
-	t.figures = nil // that is measured with the checks
+	t.figures = nil // measureChecks measures that
 	return t.run(ctx, []phase{
 		{"idle", t.measureIdle},
 		{"cycles one by one", func(ctx context.Context) error { return e.alone(ctx, t) }},
@@ -190,7 +190,7 @@ func measureHosts(ctx context.Context, hosts int, b bench) (_ figures, err error
 	})
 }
 
-// alone has one host after another power-cycled. Aims for reads leave room for watches that break and are made again.
+// alone power-cycles one host after another. The aims for reads allow for watches that break and start again.
 func (e *hostEnvironment) alone(ctx context.Context, t *trial) error {
 	machines, seen, d, err := t.changes(ctx, t.scale.alone, func(machines []int, seen *delays) error {
 		return t.oneByOne(ctx, machines, seen, e.cycle)
@@ -207,7 +207,7 @@ func (e *hostEnvironment) alone(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// mass has a tenth of the hosts power-cycled at once.
+// mass power-cycles a tenth of the hosts at once.
 func (e *hostEnvironment) mass(ctx context.Context, t *trial) error {
 	defer t.watchMemory(ctx)()
 	began := time.Now()

@@ -28,27 +28,26 @@ import (
 	"github.com/kubemend/kubemend/test/rig"
 )
 
-// clients is how many objects are written at the same time.
+// clients is the number of concurrent requests of this program.
 const clients = 24
 
-// environment is a management and a workload cluster, each with new control planes, and the objects of one size in them.
+// environment is a management and a workload cluster on new control planes, with objects for count machines.
 type environment struct {
-	count            int // of machines
+	count            int // the number of machines
 	rig              *rig.Rig
 	management       *rig.ControlPlane
 	workload         *rig.ControlPlane
-	managementClient client.Client  // the management cluster
-	nodesAPI         rest.Interface // the API server with all nodes
+	managementClient client.Client  // of the management cluster
+	nodesAPI         rest.Interface // of the API server with the nodes
 	machineWatch     *machineWatch
 	owner            *clusterv1.MachineSet // of all machines; nil if they have none
-	ownKinds         bool                  // kubemend's are installed besides those of Cluster API
+	ownKinds         bool                  // kubemend's CRDs are installed besides those of Cluster API
 	nodesOnly        bool                  // the nodes are in the management cluster
-	// nextUnused is the first machine whose node never became Unknown. A second time is less work: remediation by its owner was
-	// requested before.
+	// nextUnused is the first machine whose node was never Unknown. A second failure is less work: owner remediation is already requested.
 	nextUnused int
 }
 
-// setUp starts the control planes of e, fills them, and watches the machines in them.
+// setUp starts the control planes, fills them, and watches the machines.
 func (e *environment) setUp(ctx context.Context, fill func(context.Context) error) error {
 	if err := e.startControlPlanes(ctx); err != nil {
 		return err
@@ -67,7 +66,7 @@ func (e *environment) setUp(ctx context.Context, fill func(context.Context) erro
 	return nil
 }
 
-// watch begins to watch the statuses of machines, or of remediations.
+// watch starts a watch on Machines, or on the remediations of nodes.
 func (e *environment) watch(object client.Object) (err error) {
 	e.machineWatch, err = watchStatuses(unlimited(e.management.Config()), e.managementClient.Scheme(), object)
 	return err
@@ -153,7 +152,7 @@ func (e *environment) fill(ctx context.Context) error {
 	return e.each(ctx, e.machines(0, e.count), e.fillMachine)
 }
 
-// fillCluster creates the cluster with its check, and the template that the check names, if any.
+// fillCluster creates the cluster, its check, and the template that the check refers to, if any.
 func (e *environment) fillCluster(ctx context.Context, template ...client.Object) error {
 	cluster := builders.Cluster(namespace, clusterName)
 	check := checkOf(cluster)
@@ -194,7 +193,7 @@ func (e *environment) machines(first, n int) []int {
 	return indexes
 }
 
-// takeUnused takes n machines whose nodes never became Unknown.
+// takeUnused returns n machines whose nodes have never been Unknown.
 func (e *environment) takeUnused(n int) ([]int, error) {
 	if e.nextUnused+n > e.count {
 		return nil, fmt.Errorf("take %d machines whose nodes never became Unknown: %d of %d are left", n, e.count-e.nextUnused, e.count)
@@ -204,7 +203,7 @@ func (e *environment) takeUnused(n int) ([]int, error) {
 	return taken, nil
 }
 
-// each does something for every machine, many at the same time.
+// each calls do for every machine, for many machines at the same time.
 func (e *environment) each(ctx context.Context, machines []int, do func(context.Context, int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(clients)
@@ -225,8 +224,8 @@ func (e *environment) patchNode(ctx context.Context, i int, patch []byte) error 
 
 const (
 	namespace = "bench"
-	// checkTimeout is the timeout of every check. Nodes become Unknown with a transition that is longer ago, but not by as much as
-	// kubemend takes for a wrong clock.
+	// checkTimeout is the timeout of every check. longSince is how long nodes have been Unknown already: more than the timeout, but not so
+	// long that kubemend suspects a wrong clock.
 	checkTimeout = 5 * time.Second
 	longSince    = 6 * time.Second
 	// touchLabel on a node makes a NodeHealthCheck reconcile.
@@ -236,7 +235,7 @@ const (
 // since is the last transition of all conditions of healthy objects.
 var since = metav1.NewTime(time.Now().Add(-24 * time.Hour).Truncate(time.Second))
 
-// checkOf is the check on all machines of a cluster, as Cluster API's webhook would have completed it.
+// checkOf returns a check of all machines of a cluster, with the defaults of Cluster API's webhook.
 func checkOf(cluster *clusterv1.Cluster) *clusterv1.MachineHealthCheck {
 	return builders.MachineHealthCheck(cluster, cluster.Name, builders.Patience(checkTimeout), func(check *clusterv1.MachineHealthCheck) {
 		check.Labels = map[string]string{clusterv1.ClusterNameLabel: cluster.Name}
@@ -244,12 +243,12 @@ func checkOf(cluster *clusterv1.Cluster) *clusterv1.MachineHealthCheck {
 	})
 }
 
-// padding makes an object as large as those of production, which have labels and annotations of many tools.
+// padding returns an annotation that makes an object as large as in production, where many tools add labels and annotations.
 func padding(bytes int) map[string]string {
 	return map[string]string{"bench.kubemend.io/padding": strings.Repeat("x", bytes)}
 }
 
-// machineOf is a machine of about 4 KiB without the conditions of checks.
+// machineOf returns a Machine of about 4 KiB, without the conditions that checks write.
 func machineOf(i int) (*clusterv1.Machine, clusterv1.MachineStatus) {
 	name := machineName(i)
 	return &clusterv1.Machine{
@@ -300,7 +299,7 @@ func bad(kind string) metav1.Condition {
 
 func providerID(name string) string { return "metal3://bench/" + name + "/" + name }
 
-// nodeOf is a node of about 8 KiB: what a kubelet reports is mostly images.
+// nodeOf returns a Node of about 8 KiB, most of it images.
 func nodeOf(i int) *corev1.Node {
 	name := machineName(i)
 	capacity := corev1.ResourceList{
@@ -340,13 +339,14 @@ func images() []corev1.ContainerImage {
 	return all
 }
 
-// ready is the condition that the checks are about, of a healthy node.
+// ready is the condition of a healthy node that the checks evaluate.
 var ready = corev1.NodeCondition{
 	Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status",
 	LastTransitionTime: since, LastHeartbeatTime: since,
 }
 
-// nodeConditions are the others, as of a heartbeat, always in the same order: a patch changes the order of what it merges.
+// nodeConditions returns the other conditions after a heartbeat. Their order must not change, because a strategic merge patch reorders the
+// list to match.
 func nodeConditions(beat metav1.Time) []corev1.NodeCondition {
 	others := []corev1.NodeCondition{
 		{Type: corev1.NodeNetworkUnavailable, Reason: "CiliumIsUp"},
@@ -362,10 +362,10 @@ func nodeConditions(beat metav1.Time) []corev1.NodeCondition {
 	return others
 }
 
-// longUnknown is the patch after which a node has been Unknown for longer than the timeout.
+// longUnknown returns a patch that makes a node Unknown for longer than the timeout.
 func longUnknown(now time.Time) []byte { return unknownSince(now.Add(-longSince)) }
 
-// unknownSince is the patch after which a node has been Unknown since that moment.
+// unknownSince returns a patch that makes a node Unknown since that moment.
 func unknownSince(fell time.Time) []byte {
 	silent := ready
 	silent.Status, silent.Reason, silent.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
@@ -373,15 +373,15 @@ func unknownSince(fell time.Time) []byte {
 	return statusPatch(silent)
 }
 
-// readyAgain is the patch after which a node reports again.
+// readyAgain returns a patch that makes a node Ready.
 func readyAgain(now time.Time) []byte {
 	back := ready
 	back.LastTransitionTime, back.LastHeartbeatTime = metav1.NewTime(now), metav1.NewTime(now)
 	return statusPatch(back)
 }
 
-// heartbeat is the n-th patch in which only the time of the last heartbeat changes. Times in the API are whole seconds, so each is
-// one later than the last: otherwise two beats within a second would be one.
+// heartbeat returns the n-th patch that changes only the time of the last heartbeat. Times in the API are whole seconds, so each patch adds
+// a second; otherwise two patches within a second would be equal.
 func heartbeat(n int) []byte {
 	beat := metav1.NewTime(since.Add(time.Duration(n+1) * time.Second))
 	alive := ready
@@ -389,11 +389,11 @@ func heartbeat(n int) []byte {
 	return statusPatch(append(nodeConditions(beat), alive)...)
 }
 
-// statusPatch is a strategic merge patch: conditions are merged by type.
+// statusPatch returns a strategic merge patch, which merges conditions by type.
 func statusPatch(conditions ...corev1.NodeCondition) []byte {
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": conditions}})
 	if err != nil {
-		panic(err) // conditions are plain values
+		panic(err) // conditions always marshal
 	}
 	return patch
 }

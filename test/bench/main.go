@@ -1,8 +1,8 @@
-// Command bench measures, on the rig, how fast kubemend is and what it needs: its MachineHealthChecks, the power cycles of hosts, its
-// NodeHealthChecks, and how long kubectl mend takes.
+// Command bench measures the speed and the needs of kubemend on the rig: MachineHealthChecks, power cycles of hosts, NodeHealthChecks, and
+// kubectl mend.
 //
-// The manager and the command are those that `make build` has put into bin/, as processes of their own, measured from outside: by what the
-// API server says and when, and by the manager's metrics. An aim that is missed fails the run, unless it is a short one.
+// It runs the manager and the command that `make build` has put into bin/, and measures them from outside: by watching the API server, and
+// by the manager's metrics. A missed aim fails the run, except with -quick.
 package main
 
 import (
@@ -27,9 +27,9 @@ import (
 	"github.com/kubemend/kubemend/test/rig"
 )
 
-// bench are the flags.
+// bench has the flags.
 type bench struct {
-	// only is the name of the part that is measured; all are if it is empty.
+	// only is the name of the single part to measure, or "" for all parts.
 	only  string
 	quick bool
 	write string
@@ -62,9 +62,9 @@ func main() {
 	}
 }
 
-// run measures all that is asked for, prints what it has also if it does not succeed, and fails if an aim is missed.
+// run measures the selected parts and prints what it has even after an error. It returns an error if an aim is missed.
 func (b bench) run(ctx context.Context) error {
-	ctrl.SetLogger(logr.Discard()) // what clients log is no progress
+	ctrl.SetLogger(logr.Discard()) // the logs of clients are not progress
 	var err error
 	sections, about := map[string]string{}, machine()
 	var missed []string
@@ -96,7 +96,7 @@ func (b bench) run(ctx context.Context) error {
 	return err
 }
 
-// save writes the parts that were measured into the file, and leaves the others.
+// save replaces the sections of the measured parts in the file.
 func save(file string, sections map[string]string) error {
 	last, err := os.ReadFile(file)
 	if err != nil {
@@ -118,17 +118,17 @@ func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "[%6.1fs] %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// trial is the manager in an environment.
+// trial is a run of the manager in an environment.
 type trial struct {
 	*environment
 	figures
 	scale scale
-	// controller is the name in the metrics of the controller whose reconciles are counted.
+	// controller is the controller whose reconciles are counted, as the metrics name it.
 	controller string
 
 	manager *rig.Manager
 	host    string // of the management cluster, as the metrics name it
-	// idle is what the manager needs in a second in which nothing happens, and readingCost what it needs to serve its metrics once.
+	// idle is the processor time per second of an idle manager. readingCost is the processor time to serve the metrics once.
 	idle, readingCost float64
 
 	mu      sync.Mutex
@@ -156,7 +156,7 @@ type phase struct {
 	run  func(context.Context) error
 }
 
-// run runs the phases, ends the manager, and returns what was measured.
+// run runs the phases, stops the manager, and returns the figures.
 func (t *trial) run(ctx context.Context, phases []phase) (figures, error) {
 	defer t.end()
 	for _, p := range phases {
@@ -187,7 +187,7 @@ func (t *trial) read(ctx context.Context) (reading, error) {
 	return now, nil
 }
 
-// tail is the end of a log, to be added to an error.
+// tail returns the end of a log, to be appended to an error.
 func tail(file string) string {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -196,16 +196,16 @@ func tail(file string) string {
 	return "\n" + string(content[max(0, len(content)-2000):])
 }
 
-// readEvery is how often the memory is read while processor time is not measured: each reading costs some.
+// readEvery is the interval of readings in phases that do not measure processor time. Each reading costs processor time.
 const readEvery = time.Second
 
-// watchMemory reads the metrics again and again until the function that it returns is called.
+// watchMemory reads the metrics regularly until the returned function is called.
 func (t *trial) watchMemory(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
-			_, _ = t.read(ctx) // an error is returned by the next phase
+			_, _ = t.read(ctx) // the next phase returns the error
 		}, readEvery)
 	})
 	return func() {
@@ -214,10 +214,10 @@ func (t *trial) watchMemory(ctx context.Context) (stop func()) {
 	}
 }
 
-// quietFor is how long nothing must happen until the manager counts as done.
+// quietFor is for how long the manager must do nothing to count as idle.
 const quietFor = 2 * time.Second
 
-// quiet waits until the manager neither reconciled nor wrote for that long.
+// quiet waits until the manager has neither reconciled nor written for that long.
 func (t *trial) quiet(ctx context.Context, long time.Duration) (reading, error) {
 	ticks := time.NewTicker(long / 4)
 	defer ticks.Stop()
@@ -256,14 +256,14 @@ func (t *trial) firstPass(ctx context.Context, args ...string) error {
 	if err != nil {
 		return err
 	}
-	// The API server alone needs most of it.
+	// The API server takes most of the time, so there is no aim.
 	t.add("First full pass after the start", at.Sub(since).Seconds(), seconds, noAim)
 	t.add("First full pass: processor time", own.cpu, seconds, noAim)
 	t.add("First full pass: patches per machine", own.patches/float64(t.count), count, 1.1)
 	return nil
 }
 
-// readings is how many times the metrics are read to measure what one reading costs.
+// readings is the number of readings that measure the cost of one reading.
 const readings = 20
 
 func (t *trial) measureIdle(ctx context.Context) error {
@@ -293,7 +293,7 @@ func (t *trial) measureIdle(ctx context.Context) error {
 	return nil
 }
 
-// letTimePass waits, because a rate is measured over that time.
+// letTimePass waits for d, over which a rate is measured.
 func letTimePass(ctx context.Context, d time.Duration) error {
 	over := time.NewTimer(d)
 	defer over.Stop()
@@ -305,14 +305,14 @@ func letTimePass(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// busy is the difference of two readings, without what an idle manager needs in that time and what the readings cost.
+// busy returns the difference of two readings without the processor time of an idle manager and of the readings.
 func (t *trial) busy(before, after reading) reading {
 	d, seconds := after.minus(before), after.at.Sub(before.at).Seconds()
 	d.cpu = max(d.cpu-t.idle*seconds-t.readingCost*float64(d.nth), 0)
 	return d
 }
 
-// during returns what happened in do, and until the manager was quiet again.
+// during returns what the manager did from the call of do until it was idle again.
 func (t *trial) during(ctx context.Context, do func() error) (reading, error) {
 	before, err := t.quiet(ctx, quietFor)
 	if err != nil {
@@ -325,7 +325,7 @@ func (t *trial) during(ctx context.Context, do func() error) (reading, error) {
 	return t.busy(before, after), err
 }
 
-// heartbeats lets nodes report that nothing has changed.
+// heartbeats sends heartbeats of nodes that change nothing else.
 func (t *trial) heartbeats(ctx context.Context) error {
 	n := t.scale.beats
 	d, err := t.during(ctx, func() error {
@@ -334,15 +334,15 @@ func (t *trial) heartbeats(ctx context.Context) error {
 		})
 	})
 	t.add("1000 heartbeats: processor time", d.cpu*1000/float64(n), seconds, t.scale.beatsCPU)
-	// They are resyncs; a heartbeat causes none.
+	// These are resyncs; heartbeats must cause no reconciles.
 	t.add("1000 heartbeats: reconciles", (d.reconciles+d.otherReconciles)*1000/float64(n), count, 10)
 	return err
 }
 
-// heartbeatEvery is the time between two heartbeats: 30000 nodes send as many, each every five minutes.
+// heartbeatEvery is the interval of heartbeats of 30000 nodes that each report every five minutes.
 const heartbeatEvery = 10 * time.Millisecond
 
-// paced calls do for every number, each a fixed time after the one before, whether that has returned or not.
+// paced calls do for every number at fixed intervals, without waiting for earlier calls to return.
 func (t *trial) paced(ctx context.Context, numbers []int, every time.Duration, do func(context.Context, int) error) error {
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()

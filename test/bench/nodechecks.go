@@ -26,7 +26,7 @@ const nodeTimeout = 5 * time.Second
 // benchCheck is the name of the check and of both templates.
 const benchCheck = "bench"
 
-// remediationKinds are the kinds of the remediations of the check's two templates. No remediator runs: only the check is measured.
+// remediationKinds are the kinds of remediations of the check's two templates. No remediator runs, since only the check is measured.
 func remediationKinds() []schema.GroupVersionKind {
 	group := schema.GroupVersion{Group: "bench.kubemend.io", Version: "v1alpha1"}
 	return []schema.GroupVersionKind{group.WithKind("FirstRemediation"), group.WithKind("SecondRemediation")}
@@ -85,7 +85,7 @@ func (e *environment) fillNodes(ctx context.Context) error {
 	return e.fillCheck(ctx)
 }
 
-// fillCheck creates the check with its templates, and begins to watch its remediations.
+// fillCheck creates the check and its templates, and starts to watch its remediations.
 func (e *environment) fillCheck(ctx context.Context) error {
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: benchCheck}}
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionUnknown} {
@@ -122,10 +122,10 @@ func (e *environment) fillCheck(ctx context.Context) error {
 // nodeTrial is a trial of a NodeHealthCheck.
 type nodeTrial struct{ *trial }
 
-// firstReconcile starts the manager, and waits until its check has counted all nodes.
+// firstReconcile starts the manager, and waits until the check has counted all nodes.
 func (t *nodeTrial) firstReconcile(ctx context.Context) error {
 	since := time.Now()
-	// The kubelets of these nodes do not report.
+	// The nodes have no kubelets, so the manager must not wait for their reports.
 	if err := t.launch(ctx, "--node-monitor-grace-period=0s"); err != nil {
 		return err
 	}
@@ -143,15 +143,15 @@ func (t *nodeTrial) firstReconcile(ctx context.Context) error {
 	return nil
 }
 
-// touchEvery is the time between two forced reconciles. It is longer than the time for which kubemend collects events.
+// touchEvery is the interval of forced reconciles. It is longer than the time for which kubemend collects events.
 const touchEvery = 500 * time.Millisecond
 
-// reconciles makes the manager reconcile the check although there is nothing to do.
+// reconciles makes the manager reconcile the check although nothing has to be done.
 func (t *nodeTrial) reconciles(ctx context.Context, n int) error {
 	last := machineName(t.count - 1)
 	d, err := t.during(ctx, func() error {
 		return t.paced(ctx, t.machines(0, n), touchEvery, func(ctx context.Context, _ int) error {
-			// A selector may be about a label; annotations without a meaning are not even cached.
+			// A change of a label counts, because a selector may match it. kubemend does not even cache most annotations.
 			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"%d"}}}`, touchLabel, time.Now().UnixNano())
 			return t.nodesAPI.Patch(types.MergePatchType).Resource("nodes").Name(last).Body(patch).Do(ctx).Error()
 		})
@@ -164,17 +164,17 @@ func (t *nodeTrial) reconciles(ctx context.Context, n int) error {
 	}
 	t.add("Steady reconcile: time", d.took/d.reconciles*1000, milliseconds, noAim)
 	t.add("Steady reconcile: processor time", d.cpu/d.reconciles*1000, milliseconds, 60)
-	t.add("Steady reconcile: calls to the API server", d.calls()/d.reconciles, count, 0.5) // of watches that are made again
+	t.add("Steady reconcile: calls to the API server", d.calls()/d.reconciles, count, 0.5) // for watches that start again
 	return nil
 }
 
-// failNodes makes nodes Unknown one after another, and measures how long after its timeout a remediation was created for each.
+// failNodes makes nodes Unknown one after another, and measures for each how long after the timeout its remediation was created.
 func (t *nodeTrial) failNodes(ctx context.Context, unhealthy int) error {
 	defer t.watchMemory(ctx)()
 	_, seen, d, err := t.changes(ctx, unhealthy, func(chosen []int, seen *delays) error {
 		return t.paced(ctx, chosen, t.scale.spreadOver/time.Duration(unhealthy), func(ctx context.Context, i int) error {
 			remediated := t.machineWatch.becomes(machineName(i), "")
-			since := time.Now().Truncate(time.Second) // as it is stored
+			since := time.Now().Truncate(time.Second) // the API stores whole seconds
 			if err := t.patchNode(ctx, i, unknownSince(since)); err != nil {
 				return err
 			}

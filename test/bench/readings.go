@@ -25,24 +25,24 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
-// reading is what the metrics of a manager say at one moment, or the difference of two.
+// reading is the content of a manager's metrics at one moment, or the difference of two readings.
 type reading struct {
 	at time.Time
-	// nth is the number of this reading: each costs the manager processor time of its own.
+	// nth is the number of this reading. Each reading costs the manager processor time.
 	nth      int
 	cpu      float64 // seconds
 	resident float64 // bytes
 
-	reconciles      float64 // of checks
-	took            float64 // in seconds, all reconciles together
-	otherReconciles float64 // of other controllers, without ClusterCache's
-	// Requests to the management cluster.
+	reconciles      float64 // of the measured controller
+	took            float64 // seconds of all reconciles together
+	otherReconciles float64 // of other controllers, except ClusterCache
+	// reads, patches, creates and others are requests to the management cluster.
 	reads, patches, creates, others float64
-	// workloadCalls are requests to workload clusters other than ClusterCache's probes.
+	// workloadCalls are requests to workload clusters, except ClusterCache's probes.
 	workloadCalls float64
 }
 
-// minus is what happened between two moments.
+// minus returns the difference of two readings.
 func (r reading) minus(before reading) reading {
 	return reading{
 		at: r.at, nth: r.nth - before.nth, cpu: r.cpu - before.cpu, resident: r.resident - before.resident,
@@ -54,18 +54,18 @@ func (r reading) minus(before reading) reading {
 	}
 }
 
-// calls are all requests to the management cluster.
+// calls returns the number of requests to the management cluster.
 func (r reading) calls() float64 { return r.reads + r.writes() }
 
-// writes are the requests to the management cluster that change something.
+// writes returns the number of requests to the management cluster that change something.
 func (r reading) writes() float64 { return r.patches + r.creates + r.others }
 
-// activity is what does not change while a manager has nothing to do.
+// activity returns the counters that do not change while a manager is idle.
 func (r reading) activity() [5]float64 {
 	return [5]float64{r.reconciles, r.otherReconciles, r.patches, r.creates, r.others}
 }
 
-// The metrics and their labels.
+// Names of metrics.
 const (
 	cpuMetric        = "process_cpu_seconds_total"
 	residentMetric   = "process_resident_memory_bytes"
@@ -78,7 +78,7 @@ const (
 	cacheController = "clustercache"
 )
 
-// parseReading reads a page of metrics, with the reconciles of one controller. host is the management cluster.
+// parseReading parses metrics, with the reconciles of one controller. host is the management cluster.
 func parseReading(page, controller, host string, at time.Time) (reading, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(page))
@@ -97,7 +97,7 @@ func parseReading(page, controller, host string, at time.Time) (reading, error) 
 			for _, l := range m.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
-			// One of these is there, the others are nil and return 0.
+			// A metric has one of these types; the getters of the others return 0.
 			into(labels, m.GetCounter().GetValue()+m.GetGauge().GetValue()+m.GetUntyped().GetValue()+m.GetHistogram().GetSampleSum())
 		}
 	}
@@ -137,14 +137,14 @@ func (r *reading) count(method string, management bool, n float64) {
 	}
 }
 
-// The statuses of a machine's HealthCheckSucceeded.
+// The statuses of a Machine's HealthCheckSucceeded.
 const (
 	succeeded = string(metav1.ConditionTrue)
 	failed    = string(metav1.ConditionFalse)
 )
 
-// machineWatch watches all machines and notes when their HealthCheckSucceeded changes; or all remediations of nodes, which have none, and
-// are named by their node.
+// machineWatch watches all Machines and notes changes of HealthCheckSucceeded. It can watch remediations of nodes instead, which have no
+// such condition and have the name of their node.
 type machineWatch struct {
 	stop func()
 
@@ -153,15 +153,15 @@ type machineWatch struct {
 	count    map[string]int    // by status
 	waiting  map[change]chan time.Time
 	totals   map[string]total // by status
-	// ended is closed when the watch is over; err says why and may be read from then on.
+	// ended is closed when the watch ends. After that err is the reason.
 	ended chan struct{}
 	err   error
 }
 
-// change is a change that a phase waits for.
+// change is a change of one machine that a phase waits for.
 type change struct{ machine, status string }
 
-// total is a number of machines that a phase waits for.
+// total is a number of machines with a status that a phase waits for.
 type total struct {
 	machines int
 	reached  chan time.Time
@@ -213,7 +213,7 @@ func (w *machineWatch) observe(object any) {
 	}
 }
 
-// note notes the status of a machine and sends the moment to those who wait for it.
+// note stores the status of a machine and sends the time to those who wait for it.
 func (w *machineWatch) note(machine, status string, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,7 +237,7 @@ func (w *machineWatch) note(machine, status string, at time.Time) {
 	}
 }
 
-// becomes returns where the moment is sent at which the machine gets that status.
+// becomes returns a channel that receives the time at which the machine gets that status.
 func (w *machineWatch) becomes(machine, status string) <-chan time.Time {
 	moment := make(chan time.Time, 1)
 	w.mu.Lock()
@@ -246,8 +246,7 @@ func (w *machineWatch) becomes(machine, status string) <-chan time.Time {
 	return moment
 }
 
-// all returns where the moment is sent at which so many machines have that status, now or later. For each status
-// only the last caller is served.
+// all returns a channel that receives the time at which that many machines have the status. Only the last caller for a status receives it.
 func (w *machineWatch) all(machines int, status string) <-chan time.Time {
 	reached := make(chan time.Time, 1)
 	w.mu.Lock()
@@ -260,10 +259,10 @@ func (w *machineWatch) all(machines int, status string) <-chan time.Time {
 	return reached
 }
 
-// managerTimeout bounds every wait for the manager: on a busy computer the first full pass of 5000 machines takes minutes.
+// managerTimeout limits every wait for the manager. On a busy computer the first full pass of 5000 machines takes minutes.
 const managerTimeout = 5 * time.Minute
 
-// await waits for a moment that becomes or all sends.
+// await waits for a channel that becomes or all has returned.
 func (w *machineWatch) await(ctx context.Context, moment <-chan time.Time) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, managerTimeout)
 	defer cancel()

@@ -13,19 +13,19 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 )
 
-// figure is what was measured once, in the words of the tables.
+// figure is one measured value, with the name it has in the table.
 type figure struct {
 	name  string
 	value float64
 	show  func(float64) string
-	// aim is the highest value that is good enough.
+	// aim is the highest value that passes.
 	aim float64
 }
 
-// noAim is the aim of what is only told.
+// noAim marks a value that is only reported.
 const noAim = -1
 
-// figures are what was measured in one run of the manager, in this order.
+// figures are the values of one run of the manager.
 type figures []figure
 
 func (f *figures) add(name string, value float64, show func(float64) string, aim float64) {
@@ -38,7 +38,7 @@ func (f *figures) addDelays(name string, measured []time.Duration, median, worst
 	f.add(name+", p99", percentile(measured, 99).Seconds(), seconds, worst)
 }
 
-// percentile is the least of sorted values that so many percent do not exceed; of few values the 99th is the highest.
+// percentile returns a percentile of sorted values. For few values the 99th is the highest value.
 func percentile(sorted []time.Duration, percent int) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -46,7 +46,7 @@ func percentile(sorted []time.Duration, percent int) time.Duration {
 	return sorted[max((len(sorted)*percent+99)/100-1, 0)]
 }
 
-// line is a line of a table, with the verdict on its aim.
+// line is a line of a table, with the aim and whether it was met.
 type line struct {
 	name  string
 	cells []string
@@ -61,7 +61,7 @@ type section struct {
 	lines         []line
 }
 
-// add adds a column of the same figures as the others have. An aim is missed if it is in any column.
+// add adds a column, which must have the figures of the other columns. The aim of a line is missed if any column misses it.
 func (s *section) add(column string, measured figures) error {
 	s.columns = append(s.columns, column)
 	for i, f := range measured {
@@ -75,7 +75,7 @@ func (s *section) add(column string, measured figures) error {
 		l.cells = append(l.cells, f.show(f.value))
 		if f.aim >= 0 {
 			l.aim = "≤ " + f.show(f.aim)
-			l.ok = l.ok && math.Round(f.value*1000)/1000 <= f.aim // what is shown is what counts
+			l.ok = l.ok && math.Round(f.value*1000)/1000 <= f.aim // compare the rounded value, which the table shows
 		}
 	}
 	return nil
@@ -126,7 +126,7 @@ func (s section) markdown(part, machine string, took time.Duration) string {
 	return b.String()
 }
 
-// merged is a document with these sections between the marks of their parts, and the rest as it was.
+// merged returns the document with these sections between their marks.
 func merged(document string, sections map[string]string) (string, error) {
 	for name, content := range sections {
 		begin, end := "<!-- "+name+": begin -->\n", "<!-- "+name+": end -->\n"
@@ -158,7 +158,7 @@ func count(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// machine is the computer that the figures were taken on.
+// machine describes the computer of the measurement.
 func machine() string {
 	about := fmt.Sprintf("%d cores of %s", runtime.NumCPU(), field("/proc/cpuinfo", "model name"))
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
@@ -169,7 +169,7 @@ func machine() string {
 
 // field reads a line "key : value" of a file.
 func field(file, key string) string {
-	content, _ := os.ReadFile(file) // there is none on other systems than Linux
+	content, _ := os.ReadFile(file) // the file exists only on Linux
 	for line := range strings.Lines(string(content)) {
 		if name, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == key {
 			return strings.TrimSpace(value)

@@ -11,7 +11,7 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// The whole default demo, as `make demo` plays it: everything that it promises has to be observed, in the documented order.
+// This plays the whole demo like `make demo`. All changes that the scenes expect must happen, in the expected order.
 func TestTheDemoShowsAllThatItPromises(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes two minutes")

@@ -36,8 +36,7 @@ const (
 	machinesRunning = time.Minute
 )
 
-// environment is what the scenes run in: a cluster of simulated hosts that manages itself, the manager, and the record of what was
-// observed.
+// environment is the simulated cluster, which is its own management cluster, the manager, and the record of observations.
 type environment struct {
 	*record
 	narrator *narrator
@@ -55,7 +54,7 @@ type environment struct {
 	end        context.CancelFunc
 }
 
-// start sets up the environment. Stop what it returns, also if there is an error.
+// start sets up the environment. Call stop on the result even if start returns an error.
 func start(ctx context.Context, n *narrator) (*environment, error) {
 	background, end := context.WithCancel(context.Background())
 	s := &environment{narrator: n, record: newRecord(n), end: end}
@@ -109,7 +108,7 @@ func (s *environment) startControlPlane(ctx context.Context) error {
 
 func (s *environment) startManager(ctx context.Context) (err error) {
 	began := time.Now()
-	// The namespace of its manager lease, with the binding that makes the lease count.
+	// The namespace of the manager's lease, and the RoleBinding without which other programs ignore the lease.
 	err = builders.Apply(ctx, s.here, builders.Namespace(rig.Namespace), builders.ManagerBinding(rig.Namespace))
 	if err != nil {
 		return err
@@ -121,7 +120,7 @@ func (s *environment) startManager(ctx context.Context) (err error) {
 	return nil
 }
 
-// buildCluster makes the cluster, and returns when all its machines run.
+// buildCluster creates the cluster and returns when all its machines run.
 func (s *environment) buildCluster(ctx context.Context) error {
 	began := time.Now()
 	s.cluster = builders.Cluster(namespace, clusterName)
@@ -192,13 +191,13 @@ func (s *environment) workerNames(ctx context.Context, number int) ([]string, er
 	return names[:number], nil
 }
 
-// hostTimes are how long the simulated hosts take once the cluster stands; real ones take minutes. Until then they answer at
-// once: Cluster API core watches nodes only when it has seen that of a first control-plane machine, and it looks for that one
-// only when something else about the machine changes.
+// hostTimes are the delays of the simulated hosts once the cluster runs; real hosts take minutes. Before that the hosts answer at once:
+// Cluster API core watches nodes only after it has seen the node of a first control-plane machine, and it looks for that node only when the
+// Machine changes.
 var hostTimes = simulator.Times{PowerOff: 2 * time.Second, PowerOn: 2 * time.Second, Boot: time.Second, Deprovisioning: time.Second}
 
-// startSimulation starts the simulators of what this computer cannot have: hosts, and what needs a container runtime. They run
-// until the environment is stopped. If one ends early, what it should do is not observed, and a scene says so.
+// startSimulation starts the simulators of hosts and of everything that needs a container runtime. They run until the environment stops. If
+// a simulator ends early, a scene fails because it misses an observation.
 func (s *environment) startSimulation(background context.Context) error {
 	var err error
 	if s.hosts, err = simulator.NewHosts(s.plane.Config(), simulator.Hurried()); err != nil {
@@ -221,7 +220,7 @@ func (s *environment) startSimulation(background context.Context) error {
 	return nil
 }
 
-// slowDown makes every host take its time from now on.
+// slowDown gives every host the delays above from now on.
 func (s *environment) slowDown(hosts []client.Object) {
 	for _, host := range hosts {
 		s.hosts.Host(client.ObjectKeyFromObject(host)).Take(hostTimes)
@@ -239,7 +238,7 @@ func (s *environment) host(machine string) (*simulator.Host, error) {
 	return nil, fmt.Errorf("machine %s has no host", machine)
 }
 
-// eachKubelet does something to the kubelets of several machines at the same moment.
+// eachKubelet calls do for the kubelets of several machines at the same time.
 func (s *environment) eachKubelet(machines []string, do func(*simulator.Kubelet)) error {
 	var group errgroup.Group
 	for _, machine := range machines {

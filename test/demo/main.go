@@ -1,12 +1,11 @@
-// Command demo shows kubemend in action: a real control plane, the real manager, and Cluster API's own controllers; only the
-// hosts and their kubelets are simulated.
+// Command demo shows kubemend in action with a real control plane, the real manager and Cluster API's own controllers. Only the hosts and
+// their kubelets are simulated.
 //
-// It takes its settings from the environment, so that `make demo KEEP=1 SCENE=replace` reaches it:
-// SCENE is the name of one scene, or all; KEEP leaves everything
-// running at the end, with a prompt.
+// Two environment variables, which `make demo KEEP=1 SCENE=replace` sets, are its settings: SCENE is the name of a scene, or all. KEEP
+// leaves everything running at the end, with a prompt.
 //
-// Each line of commentary reports a change of an object, or an event. A scene fails if an expected change does not
-// come before its deadline; then the exit code is 1. It is 130 after Ctrl-C.
+// Each printed line reports a change of an object, or an event. If an expected change misses its deadline, the scene fails and the exit
+// code is 1. After Ctrl-C it is 130.
 package main
 
 import (
@@ -35,7 +34,7 @@ const (
 )
 
 func main() {
-	// Libraries log errors about a control plane that is being stopped, which tell the user nothing.
+	// When the control plane stops, libraries log errors that mean nothing to the user.
 	klog.SetLogger(logr.Discard())
 	ctrl.SetLogger(logr.Discard())
 
@@ -45,7 +44,7 @@ func main() {
 	os.Exit(code)
 }
 
-// perform plays the chosen scenes, in an environment of their own, and returns the exit code.
+// perform plays the chosen scenes in a new environment and returns the exit code.
 func perform(ctx context.Context, n *narrator) int {
 	began := time.Now()
 	chosen, err := choose(os.Getenv("SCENE"))
@@ -112,7 +111,7 @@ Try this, with the name of a machine, which is also that of its node, for NAME:
 // keep leaves everything running until the user quits.
 func (s *environment) keep(ctx context.Context, in io.Reader) {
 	if s.manager == nil {
-		return // it did not get that far
+		return // the environment has failed to start
 	}
 	s.narrator.heading("Everything keeps running", "Changes are still printed here, with the time since the last stop.")
 	s.narrator.note(guide, s.plane.KubeconfigFile(), checkName, s.manager.Metrics, s.manager.Log, commands)
@@ -136,7 +135,7 @@ func (s *environment) keep(ctx context.Context, in io.Reader) {
 	}
 }
 
-// linesOf are the lines that come in, until the context ends or there are no more.
+// linesOf returns a channel of the lines of in. It is closed when there are no more lines or the context ends.
 func linesOf(ctx context.Context, in io.Reader) <-chan string {
 	typed := make(chan string)
 	go func() {
@@ -165,7 +164,7 @@ func (s *environment) obey(words []string) error {
 			if err != nil {
 				return err
 			}
-			// The kubelet of a host that is off waits for its next boot.
+			// The kubelet of a host that is off starts when the host boots.
 			if kubelet := host.Kubelet(); kubelet != nil && host.Powered() {
 				kubelet.Start()
 			}
@@ -175,10 +174,10 @@ func (s *environment) obey(words []string) error {
 	return fmt.Errorf("%q is not a command.\n%s", strings.Join(words, " "), commands)
 }
 
-// logLines is how many lines of the manager's log are shown.
+// logLines is the number of lines of the manager's log that a failure shows.
 const logLines = 25
 
-// showWhy shows the last lines of the manager's log. With KEEP=1 the objects are there to look at.
+// showWhy shows the last lines of the manager's log. With KEEP=1 the user can inspect the objects too.
 func (s *environment) showWhy() {
 	if s.manager == nil {
 		return
@@ -198,12 +197,12 @@ const (
 	timeWide  = 8
 )
 
-// narrator writes the commentary: one line per event; long lines are wrapped below their text.
+// narrator prints the commentary, one line for each event. It wraps long lines.
 type narrator struct {
 	mu     sync.Mutex
 	out    io.Writer
 	styled bool
-	// zero is the moment that times count from; zero if they do not count yet.
+	// zero is the moment that printed times are relative to. If it is unset, the narrator prints the time of day.
 	zero time.Time
 }
 
@@ -213,7 +212,7 @@ func newNarrator(out *os.File) *narrator {
 	return &narrator{out: out, styled: terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
-// countFrom makes times count from a moment.
+// countFrom sets zero.
 func (n *narrator) countFrom(zero time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -227,7 +226,7 @@ func (n *narrator) since(at time.Time) string {
 	return fmt.Sprintf("%+.1fs", at.Sub(n.zero).Seconds())
 }
 
-// at is a moment as the commentary writes it.
+// at returns a moment as the commentary prints it.
 func (n *narrator) at(moment time.Time) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -262,7 +261,7 @@ func (n *narrator) heading(title, story string) {
 	}
 }
 
-// note prints something about the demo itself.
+// note prints a line about the demo itself.
 func (n *narrator) note(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -276,7 +275,7 @@ func (n *narrator) verdict(text string) {
 }
 
 func (n *narrator) print(format string, args ...any) {
-	// A closed standard output is no reason to fail.
+	// The demo goes on if standard output is closed.
 	_, _ = fmt.Fprintf(n.out, format, args...)
 }
 
@@ -287,12 +286,12 @@ func (n *narrator) bold(text string) string {
 	return "\x1b[1m" + text + "\x1b[0m"
 }
 
-// plain is for other writers of whole lines.
+// plain returns a writer for other packages that write whole lines.
 func (n *narrator) plain() io.Writer { return lines{n} }
 
 type lines struct{ *narrator }
 
-// Write makes it a Writer.
+// Write implements io.Writer.
 func (l lines) Write(content []byte) (int, error) {
 	l.note("%s", bytes.TrimRight(content, "\n"))
 	return len(content), nil

@@ -14,7 +14,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
-// remediationChanged describes a change of a HostRemediation, given how moments are written.
+// remediationChanged describes changes of HostRemediations. written formats times.
 func remediationChanged(written func(time.Time) string) func(old, updated *mendv1.HostRemediation) []observation {
 	return func(old, updated *mendv1.HostRemediation) (seen []observation) {
 		switch {
@@ -34,7 +34,7 @@ func remediationChanged(written func(time.Time) string) func(old, updated *mendv
 			seen = append(seen, saw(kubemendHost, workloadMoved, updated.Name,
 				"reports that no pod and no volume is left on Node %s", updated.Name)...)
 		}
-		// The wait for the machine has a deadline of its own.
+		// The wait for the machine to become healthy has its own deadline.
 		const booting = string(powercycle.Booting)
 		if old.Status.Step != booting && updated.Status.Step == booting && updated.Status.Deadline != nil {
 			seen = append(seen, saw(kubemendHost, bootAwaited, updated.Name,
@@ -45,7 +45,7 @@ func remediationChanged(written func(time.Time) string) func(old, updated *mendv
 	}
 }
 
-// makerOfRequest is who made a remediation. kubemend signs those of its checks.
+// makerOfRequest returns who created a remediation. kubemend annotates the remediations of its checks.
 func makerOfRequest(rem *mendv1.HostRemediation) string {
 	if rem.Annotations[mendv1.MadeByAnnotation] != "" {
 		return kubemend
@@ -61,7 +61,7 @@ func nodeChanged(old, updated *corev1.Node) (seen []observation) {
 		ready := ptr.Deref(nodeCondition(updated, corev1.NodeReady), corev1.NodeCondition{Status: corev1.ConditionUnknown})
 		return saw(kubelet, shown, updated.Name, "Node %s registers, Ready=%s", updated.Name, ready.Status)
 	}
-	// Only kubemend sets and removes the taint here.
+	// Only kubemend sets and removes the taint in the demo.
 	switch before, now := outOfService(old), outOfService(updated); {
 	case !before && now:
 		seen = saw(kubemendHost, nodeFenced, updated.Name,
@@ -94,14 +94,14 @@ func nodeCondition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.Nod
 	return nil
 }
 
-// podChanged describes a change of a pod of the workload. What is said is about its node.
+// podChanged describes changes of the workload's pod. The observations are about the pod's node.
 func podChanged(old, updated *corev1.Pod) []observation {
 	if old == nil || old.Labels["app"] != workload {
 		return nil
 	}
 	switch {
 	case updated == nil && old.Status.Phase == corev1.PodFailed:
-		// A pod that its node does not end itself is marked as failed first.
+		// A deleted pod that its kubelet does not end is marked as failed before it is removed.
 		return saw(controllerManager, podGone, old.Spec.NodeName, "removes Pod %s without waiting for its kubelet", old.Name)
 	case updated == nil:
 		return saw(kubelet, podGone, old.Spec.NodeName, "Pod %s has ended", old.Name)
@@ -131,8 +131,8 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 	return nil
 }
 
-// volumeChanged describes a change of a VolumeAttachment. kube-controller-manager makes and deletes
-// them; without a CSI driver's attacher they would neither become true nor disappear.
+// volumeChanged describes changes of VolumeAttachments. kube-controller-manager creates and deletes them; a CSI attacher sets their status
+// and removes their finalizer.
 func volumeChanged(old, updated *storagev1.VolumeAttachment) []observation {
 	switch {
 	case updated == nil:

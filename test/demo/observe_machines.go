@@ -21,7 +21,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
-// The actors, as the commentary calls them.
+// The names of the actors in the commentary.
 const (
 	kubemend          = "kubemend (check)" // its controller of MachineHealthChecks
 	kubemendHost      = "kubemend (host)"  // its controller of HostRemediations
@@ -36,16 +36,16 @@ const (
 	demo              = "demo"
 )
 
-// writers are the actors behind the names under which the API server knows who writes.
+// writers maps field managers to actors.
 var writers = map[string]string{
 	"kubemend":                kubemend,
 	"kube-controller-manager": controllerManager,
 	"capi-core":               clusterAPI,
 	"capi-machineset":         machineSet,
-	"demo":                    kubelet, // on nodes; the simulated kubelets are part of this program
+	"demo":                    kubelet, // on nodes; the simulated kubelets run in this program
 }
 
-// authorOf is who wrote the status of a condition last, according to the API server.
+// authorOf returns the actor that last wrote the status of a condition, according to the managed fields.
 func authorOf(object metav1.Object, condition string) string {
 	field := fmt.Sprintf("k:{\"type\":%q}", condition)
 	for _, entry := range object.GetManagedFields() {
@@ -68,7 +68,7 @@ func saw(by string, seen fact, about, format string, args ...any) []observation 
 	return []observation{{by: by, fact: seen, about: about, text: fmt.Sprintf(format, args...)}}
 }
 
-// turned reports whether a condition has a status that it did not have.
+// turned reports whether a condition has changed to this status.
 func turned(old, updated conditions.Getter, kind string, status metav1.ConditionStatus) bool {
 	before, now := conditions.Get(old, kind), conditions.Get(updated, kind)
 	return now != nil && now.Status == status && (before == nil || before.Status != status)
@@ -97,7 +97,7 @@ func machineChanged(old, updated *clusterv1.Machine) []observation {
 	return seen
 }
 
-// makerOf is who made a Machine: the controller that owns it.
+// makerOf returns the kind of the controller that owns a Machine.
 func makerOf(machine *clusterv1.Machine) string {
 	if owner := metav1.GetControllerOf(machine); owner != nil {
 		return owner.Kind
@@ -134,7 +134,7 @@ func ownerChanged(old, updated *clusterv1.Machine) []observation {
 	case now == nil || (before != nil && before.Status == now.Status && before.Reason == now.Reason):
 		return nil
 	case now.Reason != clusterv1.MachineOwnerRemediatedWaitingForRemediationReason:
-		// Only the owner changes the condition from there.
+		// After that reason only the owner changes the condition.
 		return saw(makerOf(updated), ownerActs, updated.Name, "remediates Machine %s: %s", updated.Name, now.Message)
 	}
 	by, name := authorOf(updated, now.Type), "none"
@@ -153,7 +153,7 @@ func hostChanged(old, updated *unstructured.Unstructured) []observation {
 }
 
 func provisioned(machine *unstructured.Unstructured) bool {
-	done, _, _ := unstructured.NestedBool(machine.Object, "status", "initialization", "provisioned") // absent means no
+	done, _, _ := unstructured.NestedBool(machine.Object, "status", "initialization", "provisioned") // absent means false
 	return done
 }
 
@@ -178,7 +178,7 @@ func bareMetalChanged(old, updated *bmov1alpha1.BareMetalHost) (seen []observati
 	return seen
 }
 
-// held reports whether a remediation keeps a host powered off. Only kubemend writes an annotation of this name.
+// held reports whether a remediation keeps a host powered off. In the demo only kubemend sets annotations with this prefix.
 func held(host *bmov1alpha1.BareMetalHost) bool {
 	for key := range host.Annotations {
 		if strings.HasPrefix(key, infrav1.PowerOffAnnotationPrefix) {
@@ -233,7 +233,7 @@ func checkChanged(old, updated *clusterv1.MachineHealthCheck) (seen []observatio
 	return seen
 }
 
-// limitTurned reports whether a check has just said that it starts nothing, or that it may again. It is empty if neither.
+// limitTurned returns shortCircuited if a check has just stopped remediating, allowedAgain if it has just resumed, and "" otherwise.
 func limitTurned(old, updated conditions.Getter, kind string) fact {
 	before, now := conditions.Get(old, kind), conditions.Get(updated, kind)
 	switch {
@@ -247,8 +247,7 @@ func limitTurned(old, updated conditions.Getter, kind string) fact {
 	return allowedAgain
 }
 
-// sumOf is the arithmetic in the message of a short-circuit. It comes after Cluster API's own sentence, and classes
-// without machines are left out here.
+// sumOf returns the arithmetic in the message of a short-circuit, which follows Cluster API's own sentence, without empty classes.
 func sumOf(message string) string {
 	if _, sum, found := strings.Cut(message, "). "); found {
 		message = sum
@@ -258,7 +257,7 @@ func sumOf(message string) string {
 
 var noMachines = regexp.MustCompile(`\b0 [a-z ]+, |, 0 [a-z ]+`)
 
-// eventChanged describes a new or repeated event. What a change of another object shows as well is left out.
+// eventChanged describes a new or repeated RemediationRestricted event. All other events repeat what changes of objects show.
 func eventChanged(_, updated *eventsv1.Event) []observation {
 	if updated == nil || updated.Reason != mendv1.EventRemediationRestricted || updated.ReportingController != mendv1.FieldOwner {
 		return nil

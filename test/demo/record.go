@@ -20,10 +20,10 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 )
 
-// fact is the kind of an observation, for scenes to recognise it by.
+// fact is the kind of an observation. Scenes wait for facts.
 type fact string
 
-// What can be observed. Nothing waits for what is only shown.
+// The facts. No scene waits for shown; such an observation is only printed.
 const (
 	shown           fact = ""
 	nodeReady       fact = "a node is Ready"
@@ -66,22 +66,22 @@ const (
 // observation is one change of an object, or an event.
 type observation struct {
 	at    time.Time
-	by    string // who did it
+	by    string // the actor
 	fact  fact
 	about string // the name of the object
-	text  string // what is printed
-	// number and of are a count, where the fact is one: 4 of 5.
+	text  string // the text of the commentary
+	// number and of are a count such as 4 of 5, for the facts that count.
 	number, of int
 }
 
-// record has all observations, in their order.
+// record has all observations in their order.
 type record struct {
 	narrator *narrator
 
 	mu      sync.Mutex
 	seen    []observation
-	changed chan struct{} // closed when something is added
-	cursor  int           // what comes before was consumed by an expectation
+	changed chan struct{} // closed when an observation is added
+	cursor  int           // the position after the observations that expectations have consumed
 }
 
 func newRecord(n *narrator) *record { return &record{narrator: n, changed: make(chan struct{})} }
@@ -100,14 +100,14 @@ func (r *record) add(observations ...observation) {
 	}
 }
 
-// from returns what was seen from a position on, and a channel that is closed when there is more.
+// from returns the observations from a position on, and a channel that is closed when more arrive.
 func (r *record) from(position int) ([]observation, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.seen[position:]), r.changed
 }
 
-// begin starts a scene now: earlier observations do not count.
+// begin starts a scene: expectations ignore all earlier observations.
 func (r *record) begin() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,16 +115,16 @@ func (r *record) begin() time.Time {
 	return time.Now()
 }
 
-// patience is how long the demo waits for what has to come. On a quiet computer nothing takes a tenth of it; when an API server does not
-// answer for a while, kubemend believes no node for two minutes more.
+// patience is the deadline of an expectation, more than ten times what any step takes on an idle computer. It is this long because kubemend
+// believes no node for two minutes after an API server did not answer for a while.
 const patience = 4 * time.Minute
 
 // expectation is an observation that has to come.
 type expectation struct {
 	fact fact
-	// each are the names of the objects of which it is to be seen; without them any object will do.
+	// each are the names of the objects that the fact must be observed for. If empty, any one object is enough.
 	each []string
-	// where narrows it further, if given.
+	// where is a further condition, or nil.
 	where func(observation) bool
 }
 
@@ -132,7 +132,7 @@ func (e expectation) matches(s observation) bool {
 	return e.fact == s.fact && (e.where == nil || e.where(s))
 }
 
-// rewind remembers the position in the observations, and returns a function that goes back there.
+// rewind returns a function that resets the cursor to where it is now.
 func (r *record) rewind() func() {
 	from := r.cursor
 	return func() { r.cursor = from }
@@ -148,7 +148,7 @@ func (r *record) inOrder(ctx context.Context, expectations ...expectation) error
 	return nil
 }
 
-// inAnyOrder waits until all expectations are met, whichever comes first.
+// inAnyOrder waits until all expectations are met, in any order.
 func (r *record) inAnyOrder(ctx context.Context, expectations ...expectation) error {
 	last := r.cursor
 	for _, e := range expectations {
@@ -162,7 +162,7 @@ func (r *record) inAnyOrder(ctx context.Context, expectations ...expectation) er
 	return nil
 }
 
-// await waits until e is met by what was seen from the cursor on, and returns the position after that.
+// await waits until observations from the cursor on meet e, and returns the position after them.
 func (r *record) await(ctx context.Context, e expectation) (int, error) {
 	position, missing := r.cursor, slices.Clone(e.each)
 	deadline, cancel := context.WithTimeout(ctx, patience)
@@ -190,7 +190,7 @@ func (r *record) await(ctx context.Context, e expectation) (int, error) {
 	}
 }
 
-// never watches for some time, and fails if one of the facts was seen since a position or is seen meanwhile.
+// never watches for some time, and fails if it sees one of the facts among the observations from since on.
 func (r *record) never(ctx context.Context, since int, watched time.Duration, facts ...fact) error {
 	over := time.NewTimer(watched)
 	defer over.Stop()
@@ -211,7 +211,7 @@ func (r *record) never(ctx context.Context, since int, watched time.Duration, fa
 	}
 }
 
-// watch records what changes from now on, until the context ends.
+// watch records changes from now on until the context ends.
 func (s *environment) watch(background context.Context) error {
 	hosts := builders.Metal3Machine(&clusterv1.Machine{})
 	here, err := s.observe(background, map[client.Object]toolscache.ResourceEventHandler{
@@ -251,14 +251,14 @@ func (s *environment) observe(background context.Context, handlers map[client.Ob
 		}
 	}
 	s.background.Go(func() {
-		// If it ends early nothing is seen any more, and the scene says so.
+		// If the cache ends early, no more changes are observed, and a scene fails.
 		_ = c.Start(background)
 	})
 	return c, nil
 }
 
-// changes calls a function for every change of an object: with the object as it was, or nil, and as it is, or nil. What
-// was there at the beginning is no change.
+// changes returns a handler that calls changed for every change of an object. old is nil for a new object, updated for a deleted one. It
+// ignores objects that already exist at the start.
 func changes[T client.Object](r *record, changed func(old, updated T) []observation) toolscache.ResourceEventHandler {
 	var none T
 	return toolscache.ResourceEventHandlerDetailedFuncs{

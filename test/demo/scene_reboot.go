@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	workload       = "database" // a Deployment of one pod with a volume that only one node at a time can have
+	workload       = "database" // a Deployment of one pod with a volume that only one node at a time can attach
 	rebootTemplate = "host-remediation-template.yaml"
 	rebootingCheck = "machine-health-check-workers-host-remediation.yaml"
-	attemptSeconds = "100" // the least that the API allows
+	attemptSeconds = "100" // the shortest that the API allows
 	claimNamespace = "default"
 )
 
-// reboot: a kubelet hangs, and the host below it is power-cycled instead of the machine being replaced.
+// reboot: a kubelet hangs, and kubemend power-cycles its host instead of replacing the machine.
 func reboot(ctx context.Context, s *environment) error {
 	s.narrator.heading("Scene reboot: a kubelet hangs, and its host is power-cycled",
 		"The same check, now with a template: templates/"+rebootingCheck+" and templates/"+rebootTemplate+". An unhealthy machine is not "+
@@ -59,7 +59,7 @@ func reboot(ctx context.Context, s *environment) error {
 	return nil
 }
 
-// origin is what a machine was before something happens to it, to compare with afterwards.
+// origin is the state of a machine before the scene, for comparison afterwards.
 type origin struct {
 	machine string
 	uid     types.UID
@@ -76,7 +76,7 @@ func (s *environment) origin(ctx context.Context, machine string) (origin, error
 	return origin{machine: machine, uid: object.UID, host: host, at: time.Now()}, err
 }
 
-// startWorkload starts one pod with a volume, and returns the node that it runs on.
+// startWorkload starts one pod with a volume, and returns its node.
 func (s *environment) startWorkload(ctx context.Context) (string, error) {
 	objects := append(builders.Volume(claimNamespace, workload),
 		builders.Deployment(claimNamespace, workload, 1, builders.WithVolume(workload)))
@@ -115,16 +115,16 @@ func (s *environment) checkReboots(ctx context.Context) error {
 	return s.inOrder(ctx, expectation{fact: templateUsed})
 }
 
-// requested expects a machine to be found unhealthy, and a remediation that takes its first attempt.
+// requested expects the machine to be unhealthy, and a remediation with a first attempt.
 func (s *environment) requested(ctx context.Context, lost origin) error {
 	each := []string{lost.machine}
-	if err := s.inAnyOrder(ctx, // they are seen by two watches, of which either may be late
+	if err := s.inAnyOrder(ctx, // two watches observe these, and either may be late
 		expectation{fact: nodeUnknown, each: each},
 		expectation{fact: pendingFact, each: each},
 	); err != nil {
 		return err
 	}
-	defer s.rewind()() // the host is asked to be off before the remediation says that its attempt has begun
+	defer s.rewind()() // the host is asked to be off before the status of the remediation says that the attempt has begun
 	return s.inAnyOrder(ctx,
 		expectation{fact: machineFailed, each: each, where: func(seen observation) bool { return seen.by == kubemend }},
 		expectation{fact: requestMade, each: each, where: func(seen observation) bool { return seen.by == kubemend }},
@@ -132,8 +132,8 @@ func (s *environment) requested(ctx context.Context, lost origin) error {
 	)
 }
 
-// poweredOff expects the host to be off and its node to be fenced. That it is off first cannot be seen by two watches, of which either
-// may be late.
+// poweredOff expects the host to be off and its node to be fenced. It cannot check the order, because two watches observe these changes,
+// and either may be late.
 func (s *environment) poweredOff(ctx context.Context, lost origin) error {
 	host := []string{lost.host.Key().Name}
 	if err := s.inOrder(ctx, expectation{fact: offAsked, each: host}); err != nil {
@@ -145,7 +145,7 @@ func (s *environment) poweredOff(ctx context.Context, lost origin) error {
 	)
 }
 
-// moved expects the pod to go, and then two things side by side: the host comes back, and the pod's replacement runs elsewhere.
+// moved expects the pod to end. After that, in any order, the host comes back and a new pod runs on another node.
 func (s *environment) moved(ctx context.Context, lost origin) error {
 	each := []string{lost.machine}
 	theirs := func(seen observation) bool { return seen.by == controllerManager }
@@ -173,14 +173,14 @@ func (s *environment) moved(ctx context.Context, lost origin) error {
 	)
 }
 
-// poweredOn expects the host to be released and to be on, and then its node to be free again.
+// poweredOn expects the host to be released and on, and the taint to be removed.
 func (s *environment) poweredOn(ctx context.Context, lost origin) error {
 	host, each := []string{lost.host.Key().Name}, []string{lost.machine}
 	if err := s.inOrder(ctx, expectation{fact: onAsked, each: host}); err != nil {
 		return err
 	}
-	defer s.rewind()() // the kubelet need not wait for the taint to go
-	// The taint goes after the host is on, but the two are seen by two watches, of which either may be late.
+	defer s.rewind()() // the kubelet may start before the taint is removed
+	// The taint is removed after the host is on, but two watches observe these changes, and either may be late.
 	return s.inAnyOrder(ctx,
 		expectation{fact: hostOn, each: host},
 		expectation{fact: nodeUnfenced, each: each},
@@ -188,7 +188,7 @@ func (s *environment) poweredOn(ctx context.Context, lost origin) error {
 	)
 }
 
-// recovers expects the node to be Ready, and the machine to be healthy and without a request.
+// recovers expects the node to be Ready, the machine to be healthy, and the HostRemediation to be deleted.
 func (s *environment) recovers(ctx context.Context, lost string) error {
 	each := []string{lost}
 	return s.inAnyOrder(ctx,
@@ -199,7 +199,7 @@ func (s *environment) recovers(ctx context.Context, lost string) error {
 	)
 }
 
-// nothingIsLeft checks everything that a power cycle touches.
+// nothingIsLeft expects the same Machine, one power cycle, and no trace of it on the objects.
 func (s *environment) nothingIsLeft(ctx context.Context, before origin) error {
 	machine, err := s.machine(ctx, before.machine)
 	if err != nil {

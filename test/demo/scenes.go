@@ -13,18 +13,18 @@ import (
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
-// scene is one story. Each is in a file of its own.
+// scene is one part of the demo.
 type scene struct {
-	name string // for SCENE=
+	name string // the value of SCENE
 	play func(context.Context, *environment) error
 }
 
-// scenes are all there are, in the order in which they are played.
+// scenes returns all scenes in the order in which they are played.
 func scenes() []scene {
 	return []scene{{"replace", replace}, {"short-circuit", shortCircuit}, {"reboot", reboot}}
 }
 
-// choose returns the scene of a name; without one, all.
+// choose returns the scene with this name, or all scenes if the name is empty.
 func choose(name string) ([]scene, error) {
 	if name == "" || name == "all" {
 		return scenes(), nil
@@ -48,7 +48,7 @@ func (s *environment) play(ctx context.Context, chosen []scene) error {
 	return nil
 }
 
-// opening claims the check for kubemend: Cluster API's own controller runs too, and has to skip it.
+// opening creates the check and claims it for kubemend, so that Cluster API's own controller, which runs too, skips it.
 func opening(ctx context.Context, s *environment) error {
 	s.narrator.heading("The check: templates/"+workerTemplate,
 		"A worker whose Node is Unknown for "+nodeTimeout.String()+
@@ -77,12 +77,12 @@ func opening(ctx context.Context, s *environment) error {
 	)
 }
 
-// allHealthy expects the check to find all workers healthy.
+// allHealthy expects the check to count all workers as healthy.
 func allHealthy() expectation {
 	return expectation{fact: counted, where: func(seen observation) bool { return seen.number == workers && seen.of == workers }}
 }
 
-// replace: a kubelet falls silent, and the machine is replaced by its MachineSet.
+// replace: a kubelet stops, and the MachineSet replaces the machine.
 func replace(ctx context.Context, s *environment) error {
 	s.narrator.heading("Scene replace: a kubelet falls silent",
 		"One of five workers is silent, within the limit of 40%: kubemend has it replaced. Times are since the stop.")
@@ -98,7 +98,7 @@ func replace(ctx context.Context, s *environment) error {
 	s.narrator.line(time.Now(), demo, "stops the kubelet of Machine "+lost)
 
 	mine := func(seen observation) bool { return seen.by == kubemend }
-	if err := s.inAnyOrder(ctx, // they are seen by two watches, of which either may be late
+	if err := s.inAnyOrder(ctx, // two watches observe these, and either may be late
 		expectation{fact: nodeUnknown, each: chosen},
 		expectation{fact: pendingFact, each: chosen},
 	); err != nil {
@@ -119,10 +119,10 @@ func replace(ctx context.Context, s *environment) error {
 	)
 }
 
-// watched is for how long nothing must be remediated while the check is short-circuited.
+// watched is for how long the scene makes sure that nothing is remediated.
 const watched = 10 * time.Second
 
-// shortCircuit: three of five workers fall silent, which is above the limit, so the fault must be elsewhere and nothing is remediated.
+// shortCircuit: three of five kubelets stop. That is above the limit, so the fault is probably elsewhere, and nothing is remediated.
 func shortCircuit(ctx context.Context, s *environment) error {
 	s.narrator.heading("Scene short-circuit: three kubelets fall silent at once",
 		"Three of five workers are silent, above the limit of 40%: the fault is likely elsewhere, and nothing is replaced.")
@@ -154,7 +154,7 @@ func shortCircuit(ctx context.Context, s *environment) error {
 	)
 }
 
-// blocked expects the short-circuit, with its arithmetic.
+// blocked expects the short-circuit and its arithmetic.
 func (s *environment) blocked(ctx context.Context, lost []string) error {
 	return s.inAnyOrder(ctx,
 		expectation{fact: nodeUnknown, each: lost},
@@ -165,7 +165,7 @@ func (s *environment) blocked(ctx context.Context, lost []string) error {
 	)
 }
 
-// nothingIsRemediated watches for some time that no owner remediation is requested, and no Machine deleted or made.
+// nothingIsRemediated watches for a while that no owner remediation is requested and that no Machine is deleted or created.
 func (s *environment) nothingIsRemediated(ctx context.Context, from int, lost []string) error {
 	if err := s.never(ctx, from, watched, ownerRequested, ownerActs, machineDeleting, machineGone, machineCreated); err != nil {
 		return err

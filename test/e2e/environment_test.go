@@ -28,8 +28,9 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// checked makes a check of the workers that allows 40% of them to be not healthy, until the spec ends. It waits until a claimed one counts
-// them: core, which judges the others, looks at a check only once in 15 s (machinehealthcheck_controller.go, rateLimit).
+// checked creates a check of the workers with a limit of 40%, until the spec ends. If the check is claimed, it waits until kubemend has
+// counted the workers. It does not wait for Cluster API core, which reconciles a check only every 15 s (machinehealthcheck_controller.go,
+// rateLimit).
 func checked(ctx context.Context, name string, edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealthCheck {
 	GinkgoHelper()
 	check := builders.MachineHealthCheck(fixture.Cluster, name, func(c *clusterv1.MachineHealthCheck) {
@@ -46,7 +47,7 @@ func checked(ctx context.Context, name string, edits ...func(*clusterv1.MachineH
 	return check
 }
 
-// applyTemplate makes a check from the file for workers in templates/, until the spec ends, and waits until it counts them.
+// applyTemplate creates the check of templates/ for workers until the spec ends, and waits until kubemend has counted the workers.
 func applyTemplate(ctx context.Context, variables map[string]string) *clusterv1.MachineHealthCheck {
 	GinkgoHelper()
 	variables["CLUSTER_NAME"], variables["NAMESPACE"] = fixture.Name, fixture.Namespace
@@ -69,7 +70,7 @@ func stored(ctx context.Context, g Gomega, check *clusterv1.MachineHealthCheck) 
 	return now
 }
 
-// counts are a check's numbers, healthy of expected, as "5 of 5".
+// counts returns how many of a check's expected machines are healthy, as "5 of 5".
 func counts(ctx context.Context, name string) func() string {
 	return func() string {
 		status := named(ctx, name).Status
@@ -77,7 +78,7 @@ func counts(ctx context.Context, name string) func() string {
 	}
 }
 
-// reasons are the reasons of the events about an object on behalf of a check.
+// reasons returns the reasons of the events about an object that a check has sent.
 func reasons(ctx context.Context, check *clusterv1.MachineHealthCheck, object string) func() []string {
 	return func() (all []string) {
 		list := &eventsv1.EventList{}
@@ -93,7 +94,7 @@ func reasons(ctx context.Context, check *clusterv1.MachineHealthCheck, object st
 	}
 }
 
-// identities are the UIDs of the workers by name: what changes if one is replaced.
+// identities returns the UIDs of the workers by name. A replaced worker has another UID.
 func identities(ctx context.Context) map[string]types.UID {
 	GinkgoHelper()
 	uids := map[string]types.UID{}
@@ -108,7 +109,7 @@ func identities(ctx context.Context) map[string]types.UID {
 	return uids
 }
 
-// replaced waits until the lost worker was replaced, and the others were not.
+// replaced waits until the lost worker is replaced, and the others are not.
 func replaced(ctx context.Context, before map[string]types.UID, lost string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -123,17 +124,17 @@ func replaced(ctx context.Context, before map[string]types.UID, lost string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// silence hangs the kubelets of machines, until the spec ends.
+// silence stops the kubelets of machines until the spec ends.
 func silence(machines ...string) {
 	GinkgoHelper()
 	for _, name := range machines {
 		kubelet := fixture.Host(name).Kubelet()
 		kubelet.Stop()
-		DeferCleanup(kubelet.Start) // of a machine that was replaced meanwhile, it does nothing
+		DeferCleanup(kubelet.Start) // does nothing if the machine has been replaced
 	}
 }
 
-// pauseTheOwner keeps the owner of the workers from replacing any, until the returned function is called, or the spec ends.
+// pauseTheOwner pauses the workers' MachineSet until the returned function is called or the spec ends.
 func pauseTheOwner(ctx context.Context) (resume func(context.Context)) {
 	GinkgoHelper()
 	list := &clusterv1.MachineSetList{}
@@ -150,19 +151,19 @@ func pauseTheOwner(ctx context.Context) (resume func(context.Context)) {
 	return resume
 }
 
-// writers are the names under which the API server knows those who wrote to an object, each with the fields that are theirs.
+// writers returns the managed fields of an object as JSON, by field manager.
 func writers(object client.Object) map[string]string {
 	fields := map[string]string{}
 	for _, entry := range object.GetManagedFields() {
 		if entry.FieldsV1 != nil {
-			// Who wrote first into a structure has the structure as well.
+			// The first writer of a field in a structure owns the structure as well.
 			fields[entry.Manager] += strings.ReplaceAll(entry.FieldsV1.GetRawString(), `".":{},`, "")
 		}
 	}
 	return fields
 }
 
-// nodesChecked makes a NodeHealthCheck that selects no node, until the spec ends, and returns its name.
+// nodesChecked creates a NodeHealthCheck that selects no node, until the spec ends, and returns its name.
 func nodesChecked(ctx context.Context) string {
 	GinkgoHelper()
 	check := suite.Objects([]byte(`
@@ -189,25 +190,25 @@ func patch(content map[string]any) client.Patch {
 
 func succeeded(of []metav1.Condition) bool { return meta.IsStatusConditionTrue(of, "Succeeded") }
 
-// plugin is the built program.
+// plugin is the path of the built kubectl-mend.
 var plugin = filepath.Join(project, "bin", "kubectl-mend")
 
-// done is the exit code of what succeeds, as docs/cli/README.md has it.
+// done is the exit code of success in docs/cli/README.md.
 const done = 0
 
-// ran is one run of the plugin.
+// ran is the result of a run of the plugin.
 type ran struct {
 	out, complaint string
 	code           int
 }
 
-// mend runs the plugin as an administrator, in the namespace of the fixture.
+// mend runs the plugin as an administrator in the fixture's namespace.
 func mend(ctx context.Context, args ...string) ran {
 	GinkgoHelper()
 	return mendAs(ctx, management.KubeconfigFile(), args...)
 }
 
-// mendAs runs the plugin as the user of a kubeconfig. What it may remember between runs goes with the spec.
+// mendAs runs the plugin with a kubeconfig. The plugin's cache is deleted with the spec.
 func mendAs(ctx context.Context, kubeconfig string, args ...string) ran {
 	GinkgoHelper()
 	run := exec.CommandContext(ctx, plugin, append([]string{"--kubeconfig", kubeconfig, "-n", fixture.Namespace}, args...)...)
@@ -229,18 +230,18 @@ func parsed[T any](r ran) *T {
 	return into
 }
 
-// explained is what explain says of something, such as machine/NAME.
+// explained returns the output of explain for an object such as machine/NAME.
 func explained(ctx context.Context, what string) *cliv1.Explanation {
 	GinkgoHelper()
 	return parsed[cliv1.Explanation](mend(ctx, "explain", what, "-o", "json"))
 }
 
-// message is what explain says of something in its first line.
+// message returns the first line of explain for an object.
 func message(ctx context.Context, what string) func() string {
 	return func() string { return explained(ctx, what).Message }
 }
 
-// targetOf is what the one check that selects the subject thinks of it.
+// targetOf returns the judgement of the only check that selects the object.
 func targetOf(e *cliv1.Explanation) cliv1.Target {
 	GinkgoHelper()
 	Expect(e.Checks).To(HaveLen(1))

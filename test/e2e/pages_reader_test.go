@@ -32,22 +32,22 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// A user types what a page shows, in a folder from which the files of the project have the names that the page gives them.
+// A user runs the commands of a page, in a folder where the project's files have the names that the page uses.
 type user struct {
 	folder string
 	path   string
 	names  []name
-	env    []string             // more variables
-	after  func(b fences.Block) // what has to be seen after a block; may be nil
+	env    []string             // additional variables
+	after  func(b fences.Block) // called after each block to check its effects; may be nil
 }
 
-// A name stands in a page for what is here.
+// A name in a page stands for another name in this suite.
 type name struct {
 	inPage *regexp.Regexp
 	here   string
 }
 
-// aUser of the shared management cluster knows what is meant by the names in a page: patterns, and what they stand for here.
+// aUser returns a user of the shared management cluster. The keys of names are patterns in a page, the values what replaces them.
 func aUser(ctx context.Context, names map[string]string) *user {
 	GinkgoHelper()
 	return aUserOf(ctx, management, names)
@@ -71,10 +71,10 @@ func aUserOf(ctx context.Context, plane *rig.ControlPlane, names map[string]stri
 	return u
 }
 
-// kubeconfig has a name that no page gives to a file.
+// kubeconfig returns a file name that no page uses.
 func (u *user) kubeconfig() string { return filepath.Join(u.folder, ".kubeconfig") }
 
-// programs are on the PATH: kubectl, and the plugin as a user has it who answers its questions with yes.
+// programs puts kubectl and the plugin on the PATH. The plugin's questions are answered with yes.
 func (u *user) programs(ctx context.Context) {
 	GinkgoHelper()
 	kubectl := suite.Must(rig.Kubectl(ctx, ""))
@@ -90,8 +90,7 @@ func (u *user) programs(ctx context.Context) {
 	u.env = append(u.env, "PROJECT="+top, "MAKES_PATH="+os.Getenv("PATH"), "MAKES_HOME="+os.Getenv("HOME"))
 }
 
-// makeRun is make for `make run`, which stays in the foreground: it ends the manager as soon as that is ready, and lets it listen on a port
-// that is free.
+// makeRun replaces make for `make run`. It stops the manager as soon as it is ready, and lets it listen on a free port.
 const makeRun = `#!/bin/bash
 set -euo pipefail
 [ "$1" = run ]
@@ -105,11 +104,10 @@ kill $!
 wait $! || true
 `
 
-// endless are the flags of a command that a user would end.
+// endless matches the flags of commands that run until the user stops them.
 var endless = regexp.MustCompile(` (-w|--watch)\b`)
 
-// follows runs what a page shows, or what a section of it shows (PAGE#SECTION), block by block, and returns what was printed. Functions of
-// the shell that one block defines are there in the next one.
+// follows runs the commands of a page or section (PAGE#SECTION), and returns the output. Shell functions stay defined between blocks.
 func (u *user) follows(ctx context.Context, ref string) string {
 	GinkgoHelper()
 	page, section, part := strings.Cut(ref, "#")
@@ -138,10 +136,10 @@ func (u *user) follows(ctx context.Context, ref string) string {
 	return all.String()
 }
 
-// tools are what readers install themselves, if at all.
+// tools are programs that readers have to install themselves.
 var tools = regexp.MustCompile(`\b(curl|jq|openssl|yq)\b`)
 
-// lacking is a tool that a text needs and that is not installed; empty if there is none.
+// lacking returns a tool that a text needs and that is not installed, or "".
 func lacking(text string) string {
 	for _, tool := range tools.FindAllString(text, -1) {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -151,7 +149,7 @@ func lacking(text string) string {
 	return ""
 }
 
-// types runs a text in a shell, and all that it started ends with it.
+// types runs a text in a shell, and ends all processes that it started.
 func (u *user) types(ctx context.Context, text string) string {
 	GinkgoHelper()
 	shell := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c",
@@ -165,21 +163,21 @@ func (u *user) types(ctx context.Context, text string) string {
 	return string(out)
 }
 
-// They run in the workload cluster, which has the kinds of a management cluster too, and last, since these pages install kubemend and
-// remove it. Its pods run no program: they are ready as soon as they are made, with which `kubectl rollout status` is content. test/api
-// does the same with managers that run.
+// These run in the workload cluster, which has the CRDs of a management cluster too. They run last because these pages install and remove
+// kubemend. Pods run no program: runPods reports them as ready, which is enough for `kubectl rollout status`. test/api tests the same steps
+// with managers that run.
 var _ = Describe("The commands that install kubemend, upgrade it and remove it", Ordered, installing, func() {
 	var there client.Client
 
 	BeforeAll(func(ctx SpecContext) {
-		manager.Kill() // what a page deletes in the workload cluster may be the manager's rights there
+		manager.Kill() // a page may delete the manager's rights in the workload cluster
 		there = suite.Client(fixture.Plane.Config(), mendv1.AddToScheme)
 		ending, end := context.WithCancel(context.WithoutCancel(ctx))
 		DeferCleanup(end)
 		go runPods(ending, there)
 	}, NodeTimeout(specPatience))
 
-	// readerOf makes a user in front of that cluster, in a folder that has the files of two releases.
+	// readerOf returns a user of the workload cluster, whose folder has the files of two releases.
 	readerOf := func(ctx context.Context, names map[string]string) *user {
 		GinkgoHelper()
 		u := aUserOf(ctx, fixture.Plane, names)
@@ -226,10 +224,10 @@ var _ = Describe("The commands that install kubemend, upgrade it and remove it",
 		gone(ctx, builders.Namespace("kubemend-east"))
 	}, SpecTimeout(specPatience))
 
-	It("release everything, and delete all but the kinds and their objects", func(ctx SpecContext) {
+	It("release everything, and delete all but the CRDs and their objects", func(ctx SpecContext) {
 		kept := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: fixture.Namespace, Name: "kept"}}
 		reader := readerOf(ctx, nil)
-		reader.types(ctx, "kubectl apply --server-side --force-conflicts -k config/standalone") // the rig has made kinds of it
+		reader.types(ctx, "kubectl apply --server-side --force-conflicts -k config/standalone") // the rig has created the CRDs
 		Expect(there.Create(ctx, kept)).To(Succeed())
 		Expect(reader.follows(ctx, "docs/uninstall.md#1. Release")).To(ContainSubstring("successfully rolled out"))
 		reader.follows(ctx, "docs/uninstall.md#Without the objects")
@@ -263,8 +261,8 @@ var _ = Describe("The commands that install kubemend, upgrade it and remove it",
 	}, SpecTimeout(specPatience))
 })
 
-// releases makes the manifests of releases of this commit. Their folder is a repository of clusterctl, and the files of the first are in
-// the user's own.
+// releases builds the manifests of releases of this commit. Their folder is a repository of clusterctl. The files of the first version are
+// linked in the user's folder.
 func (u *user) releases(ctx context.Context, versions ...string) {
 	GinkgoHelper()
 	out := filepath.Join(u.folder, "out")
@@ -289,23 +287,23 @@ func (u *user) releases(ctx context.Context, versions ...string) {
 	u.env = append(u.env, "XDG_CONFIG_HOME="+u.folder, "XDG_CACHE_HOME="+u.folder, "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "GOPROXY=off")
 }
 
-// runPods has every pod report that it is ready, until ctx ends.
+// runPods makes every pod report that it is ready, until ctx ends.
 func runPods(ctx context.Context, there client.Client) {
 	_ = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		pods := &corev1.PodList{}
-		_ = there.List(ctx, pods) // the next time, if not now
+		_ = there.List(ctx, pods) // tried again in the next round
 		for i := range pods.Items {
 			if p := &pods.Items[i]; p.Status.Phase != corev1.PodRunning {
 				p.Status.Phase = corev1.PodRunning
 				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-				_ = there.Status().Update(ctx, p) // the next time, if not now
+				_ = there.Status().Update(ctx, p) // tried again in the next round
 			}
 		}
 		return false, nil
 	})
 }
 
-// elsewhere are kinds that no API server of the rig has, and that test/packages holds to what a release has.
+// elsewhere are kinds that no API server of the rig has. test/packages checks their manifests.
 var elsewhere = []string{"AddonProvider", "CAPIProvider", "Kustomization"}
 
 var _ = Describe("The manifests in the pages", func() {
@@ -325,11 +323,11 @@ var _ = Describe("The manifests in the pages", func() {
 					}
 					mapping, err := here.RESTMapper().RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
 					if err == nil && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-						o.SetNamespace(fixture.Namespace) // the one of the page need not exist
+						o.SetNamespace(fixture.Namespace) // the page's namespace need not exist
 					}
 					if err == nil {
 						if here.Get(ctx, client.ObjectKeyFromObject(o), o.DeepCopy()) == nil {
-							o.SetName(o.GetName() + "-of-a-page") // what is here is another one
+							o.SetName(o.GetName() + "-of-a-page") // another object has this name
 						}
 						err = here.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.DryRunAll, client.ForceOwnership,
 							client.FieldOwner("pages"))

@@ -24,7 +24,7 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// limited makes a policy that lets so many remediations be under way, until the spec ends.
+// limited creates a policy that limits the remediations in flight, until the spec ends.
 func limited(ctx context.Context, name string, most int32) {
 	GinkgoHelper()
 	policy := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: fixture.Namespace, Name: name}}
@@ -113,7 +113,7 @@ var _ = Describe("The commands of the page", fencing, func() {
 		Expect(fixture.Machine(ctx, machine.Name).Annotations).To(HaveKey(clusterv1.MachineSkipRemediationAnnotation))
 		unmark(ctx)
 		marked := 0
-		reader.after = func(fences.Block) { // by the plugin, and without it
+		reader.after = func(fences.Block) { // once by the plugin, and once by kubectl
 			Expect(fixture.Machine(ctx, machine.Name).Annotations).To(HaveKey(clusterv1.RemediateMachineAnnotation))
 			unmark(ctx)
 			marked++
@@ -160,7 +160,7 @@ var _ = Describe("The commands of the page", fencing, func() {
 	}, SpecTimeout(specPatience))
 })
 
-// marked marks a host, as after the last attempt; until the spec ends, at the latest.
+// marked marks a host as unhealthy, as kubemend does after the last attempt. The mark is removed at the end of the spec at the latest.
 func marked(ctx context.Context, name string) {
 	GinkgoHelper()
 	host := &bmov1alpha1.BareMetalHost{}
@@ -206,13 +206,13 @@ var _ = Describe("The commands of the page", fencing, func() {
 
 	It("docs/metal3remediation-api.md have clusterctl move the kinds", func(ctx SpecContext) {
 		reader := aUser(ctx, nil)
-		// as in an old release
+		// as CRDs of an old release
 		reader.types(ctx, "kubectl label crd hostremediations.kubemend.io hostremediationtemplates.kubemend.io "+
 			"clusterctl.cluster.x-k8s.io-")
 		Expect(reader.follows(ctx, "docs/metal3remediation-api.md")).To(ContainSubstring("hostremediationtemplates.kubemend.io labeled"))
 	}, SpecTimeout(specPatience))
 
-	It("docs/security.md hold tenants to the policy", func(ctx SpecContext) {
+	It("docs/security.md enforce the policy for tenants", func(ctx SpecContext) {
 		tenant := builders.Namespace("team-a")
 		Expect(here.Create(ctx, tenant)).To(Succeed())
 		reader := aUser(ctx, nil)
@@ -251,7 +251,7 @@ var _ = Describe("The commands of the page", fencing, func() {
 	}, SpecTimeout(specPatience))
 })
 
-// ownNode makes a node of the management cluster, which reports that it is ready and nothing more, until the spec ends.
+// ownNode creates a Ready node of the management cluster, until the spec ends.
 func ownNode(ctx context.Context, name string, edits ...func(*corev1.Node)) *corev1.Node {
 	GinkgoHelper()
 	node := &corev1.Node{}
@@ -279,8 +279,7 @@ func hostOf(ctx context.Context, machine string) string {
 	return ""
 }
 
-// powerCycled has a machine's host power-cycled, waits until its record says so, and returns the name of the remediation, which stays until
-// the spec ends.
+// powerCycled has a machine's host power-cycled, and returns the name of the remediation, which is deleted at the end of the spec.
 func powerCycled(ctx context.Context, machine string) string {
 	GinkgoHelper()
 	m := fixture.Machine(ctx, machine)

@@ -9,7 +9,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// onlyPaused are the managed fields of a client that wrote this condition, and nothing else.
+// onlyPaused are the managed fields of a client that has written nothing but the condition Paused.
 const onlyPaused = `{"f:status": {"f:conditions": {"k:{\"type\":\"Paused\"}": {
 	"f:type": {}, "f:status": {}, "f:reason": {}, "f:message": {}, "f:lastTransitionTime": {}, "f:observedGeneration": {}}}}}`
 

@@ -1,11 +1,11 @@
-// Package e2e tests the built manager and the built plugin as a user would have them: beside Cluster API's own controllers, against a
-// workload cluster, with the manifests that ship in templates/. It does what the pages of the documentation tell their readers to do: it
-// runs their commands in order, and applies their manifests. Only hosts and their kubelets are simulated.
+// Package e2e tests the built manager and plugin beside Cluster API's own controllers, with a workload cluster and the manifests in
+// templates/. It follows the pages of the documentation: it runs their commands in order and applies their manifests. Only hosts and their
+// kubelets are simulated.
 //
-// The manager has no rights but those that it ships with, in either cluster; whatever else it tried to do fails the suite.
+// The manager has only the rights that it ships with, in both clusters, and any other request fails the suite.
 //
-// The specs share one cluster, named as in the pages. Each leaves it as it found it: one control-plane machine and five workers, all
-// healthy, and no check. How long something takes, how often, and in which order is tested in memory.
+// All specs share one cluster, with the names of the pages. Each spec leaves one control-plane machine and five workers, all healthy, and
+// no check. Tests in memory cover durations, numbers and order.
 package e2e
 
 import (
@@ -31,23 +31,23 @@ import (
 
 const (
 	specPatience = suite.SpecPatience
-	// together is the patience of a check with nodes that fall silent together. That they are is found out one by one, seconds apart.
+	// together is the timeout of a check whose nodes fall silent together, because they become Unknown seconds apart.
 	together = 25 * time.Second
 
-	// fencing is the order of specs that power-cycle hosts: until they run, the manager has only the rights that it needs where it
-	// power-cycles none.
+	// fencing is the priority of specs that power-cycle hosts. Before they run, the manager lacks the rights for fencing, so that the other
+	// specs prove that they do not need these rights.
 	fencing = SpecPriority(-1)
-	// installing is the order of specs that install kubemend in the workload cluster: no other one runs afterwards.
+	// installing is the priority of specs that install kubemend in the workload cluster. No other spec may run afterwards.
 	installing = SpecPriority(-2)
 )
 
-// project is the top of it.
+// project is the path of the project's root.
 var project = filepath.Join("..", "..")
 
-// What all specs share.
+// All specs share these.
 var (
 	management *rig.ControlPlane
-	here       client.WithWatch // to the management cluster
+	here       client.WithWatch // of the management cluster
 	provider   *simulator.Infrastructure
 	manager    *rig.Kubemend
 	account    []byte // the manager's kubeconfig
@@ -83,7 +83,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 	Expect(group.Wait()).To(Succeed())
 	DeferCleanup(func() {
-		// `kubectl mend remediate` asks for PodDisruptionBudgets with the kubeconfig of the workload cluster, which is kubemend's own here.
+		// `kubectl mend remediate` asks for PodDisruptionBudgets with the kubeconfig of the workload cluster, which is the manager's own
+		// kubeconfig here.
 		suite.NothingForbidden([]*rig.ControlPlane{management, fixture.Plane}, "remediation.example.org", "policy")
 	})
 	here = clientFor(management.Config())
@@ -96,7 +97,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 
-// startManager starts the manager as it is installed, or starts it again after it was killed.
+// startManager starts the manager as it is installed, or again after it was killed.
 func startManager(ctx context.Context) {
 	GinkgoHelper()
 	manager = suite.Must(management.Kubemend(ctx, "e2e", account, management.WebhookFlags()...))

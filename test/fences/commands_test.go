@@ -20,7 +20,7 @@ import (
 
 var root = filepath.Join("..", "..")
 
-// What readers type has to be there: commands, flags and arguments of kubectl mend, targets of make, files, folders, charts.
+// Everything in a command must exist: commands, flags and arguments of kubectl mend, targets of make, files, folders, charts.
 func TestTheCommandsInThePagesExist(t *testing.T) {
 	made, commands := releaseFiles(t), 0
 	for _, page := range everyPage(t) {
@@ -47,10 +47,10 @@ func TestTheCommandsInThePagesExist(t *testing.T) {
 	}
 }
 
-// releases is where those of the project are.
+// releases is the URL of the project's releases.
 const releases = "https://github.com/kubemend/kubemend/releases/download/"
 
-// wrong says what of a command does not exist; empty if all does. Files that a page writes, or a release has, count as there.
+// wrong returns what a command refers to that does not exist, or "". written are files that the page writes, made those of a release.
 func wrong(t *testing.T, c Command, written, made []string) string {
 	t.Helper()
 	program, args := c.Words[0], c.Words[1:]
@@ -61,7 +61,7 @@ func wrong(t *testing.T, c Command, written, made []string) string {
 			return misused(args)
 		}
 		if slices.Contains(args, "logs") {
-			return "" // there -f is to follow
+			return "" // for logs, -f means --follow
 		}
 		return missing(slices.Concat(values(args, "-f", "--filename"), values(args, "-k", "--kustomize")), written, made)
 	case "make":
@@ -76,7 +76,7 @@ func wrong(t *testing.T, c Command, written, made []string) string {
 	return ""
 }
 
-// misused says what kubectl mend has against its arguments; it does not run.
+// misused returns the error with which kubectl mend would refuse its arguments. It does not run the command.
 func misused(args []string) string {
 	tree := command.New(genericiooptions.NewTestIOStreamsDiscard(), "kubectl mend", "test")
 	tree.InitDefaultHelpCmd()
@@ -105,7 +105,7 @@ func misused(args []string) string {
 	return ""
 }
 
-// values are those of flags, of the forms -f x, --filename x and --filename=x.
+// values returns the values of flags, in the forms -f x, --filename x and --filename=x.
 func values(args []string, flags ...string) []string {
 	var all []string
 	for i, arg := range args {
@@ -121,7 +121,7 @@ func values(args []string, flags ...string) []string {
 	return all
 }
 
-// charts are those that helm is to install: the second argument behind the command.
+// charts returns the chart that a helm command installs: the second argument of the command.
 func charts(args []string) []string {
 	if len(args) > 2 && (args[0] == "install" || args[0] == "upgrade") {
 		return args[2:3]
@@ -129,7 +129,7 @@ func charts(args []string) []string {
 	return nil
 }
 
-// missing says which of these files and folders is neither in the project, nor written by the page, nor part of a release.
+// missing returns an error for the first file or folder that is neither in the project, nor written by the page, nor in a release.
 func missing(files, written, made []string) string {
 	for _, file := range files {
 		inRelease, released := strings.CutPrefix(file, releases)
@@ -163,7 +163,7 @@ func noTarget(t *testing.T, args []string) string {
 	return ""
 }
 
-// releaseFiles are the names of what a release has, as the Makefile makes it; * stands for a version, or a platform.
+// releaseFiles returns patterns for the names of the files that the Makefile puts into a release.
 func releaseFiles(t *testing.T) []string {
 	t.Helper()
 	made := []string{"mend.yaml", "SHA256SUMS", "metadata.yaml", "kubemend-[0-9]*.tgz", "kubectl-mend_v*"}

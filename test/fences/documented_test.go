@@ -16,7 +16,7 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// taken is the word behind the fence of an output that is copied from a golden file of kubectl mend:
+// taken marks an output that is copied from a golden file of kubectl mend:
 // golden=page/a-machine-within-its-timeout
 const taken = "golden="
 
@@ -26,9 +26,9 @@ var written = map[string]string{
 	"docs/cli/remediate.md": "cmd/kubectl-mend/command/byhand_docs_test.go",
 }
 
-// Outputs that name their golden file are written here, so that a change of the layout changes the pages. An empty block gets the whole of
-// the narrow layout, another one that from its first line to its last one; and lines of three dots leave something out. What kubemend does
-// not print is marked as a sample.
+// This test writes the outputs that name their golden file, so that the pages follow changes of the layout. An empty block gets the whole
+// output in the narrow layout. Another block keeps its first and last line and gets all lines between them; a line "..." leaves lines out.
+// Output of other programs must be marked as a sample.
 func TestOutputsAreDocumented(t *testing.T) {
 	for _, page := range everyPage(t) {
 		all, err := Read(root, page)
@@ -56,7 +56,7 @@ func TestOutputsAreDocumented(t *testing.T) {
 	}
 }
 
-// excerpt is the part of an output that a block shows, as the output is now.
+// excerpt returns the part of an output that a block shows, with the present text.
 func excerpt(output, shown string) (string, error) {
 	if shown == "" {
 		return output, nil
@@ -89,7 +89,7 @@ func excerpt(output, shown string) (string, error) {
 	return b.String(), nil
 }
 
-// layout is what a golden file has first: the narrow layout, if it has several.
+// layout returns the first section of a golden page, which is the narrow layout if it has several.
 func layout(t *testing.T, name string) string {
 	t.Helper()
 	folder, story := path.Split(name)
@@ -112,11 +112,11 @@ func layout(t *testing.T, name string) string {
 	return strings.TrimRight(first, "\n") + "\n"
 }
 
-// suiteOfPages runs the commands of the pages, and of the sections, that its files name.
+// suiteOfPages is the folder of the tests that run the commands of pages and sections.
 const suiteOfPages = "test/e2e"
 
-// Every command that readers are shown is run by a test, or says that it is not: a page or section that is not named in the suite of pages
-// has no commands but those that other suites run as well.
+// A test runs every command that a page shows, or the block is marked as not run. The commands of a page or section that suiteOfPages does
+// not name must be in runElsewhere.
 func TestTheCommandsInThePagesAreRun(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, suiteOfPages, "*_test.go"))
 	if err != nil || len(files) == 0 {
@@ -148,7 +148,7 @@ func TestTheCommandsInThePagesAreRun(t *testing.T) {
 	}
 }
 
-// runElsewhere are commands that other tests run, by how they begin.
+// runElsewhere are prefixes of commands that other tests run, with the place of these tests.
 var runElsewhere = map[string]string{
 	"make demo":                                "test/demo",
 	"make test":                                "the pipeline",

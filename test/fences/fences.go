@@ -1,4 +1,4 @@
-// Package fences reads the fenced blocks of the documentation: what it tells readers to run, to apply, and to expect.
+// Package fences reads the fenced code blocks of the documentation: commands, manifests and outputs.
 package fences
 
 import (
@@ -13,33 +13,33 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// A Block is what stands between two fences of a page.
+// A Block is a fenced code block of a page.
 type Block struct {
-	Page     string // from the top of the project
-	Line     int    // of its first fence
-	Language string // the first word behind the fence
+	Page     string // relative to the root of the project
+	Line     int    // the line of the opening fence
+	Language string // the first word after the opening fence
 	Words    []string
 	Text     string
-	Section  string // the heading above it
+	Section  string // the heading above the block
 }
 
-// The words behind the language. Readers do not see them.
+// The words after the language. They are not rendered.
 const (
-	NotRun   = "not-run"  // of sh: no test runs it
-	Fragment = "fragment" // of yaml: it is a part of an object, or of what is no object of Kubernetes
-	Sample   = "sample"   // of text: another program prints it, or it depends on versions
+	NotRun   = "not-run"  // for sh: no test runs the block
+	Fragment = "fragment" // for yaml: the block is part of an object, or no object of Kubernetes
+	Sample   = "sample"   // for text: another program prints it, or it depends on versions
 )
 
-// Has reports whether a word stands behind the language.
+// Has reports whether the opening fence has this word after the language.
 func (b *Block) Has(word string) bool { return slices.Contains(b.Words, word) }
 
-// At is where the block is.
+// At returns the page and line of the block.
 func (b *Block) At() string { return fmt.Sprintf("%s:%d", b.Page, b.Line) }
 
-// Ref names a page, or with # one of its sections.
+// Ref names a section of a page.
 func Ref(page, section string) string { return page + "#" + section }
 
-// Pages are README.md and all pages below docs, from the top of the project.
+// Pages returns README.md and all pages below docs, relative to the root of the project.
 func Pages(root string) ([]string, error) {
 	found := []string{"README.md"}
 	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
@@ -56,7 +56,7 @@ func Pages(root string) ([]string, error) {
 	return found, err
 }
 
-// Read are the blocks of a page, in its order.
+// Read returns the blocks of a page.
 func Read(root, page string) ([]Block, error) {
 	content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(page)))
 	if err != nil {
@@ -65,7 +65,7 @@ func Read(root, page string) ([]Block, error) {
 	return Of(page, string(content))
 }
 
-// Of are the blocks of a page with that text.
+// Of returns the blocks of a text, which is the content of a page.
 func Of(page, text string) ([]Block, error) {
 	var (
 		all             []Block
@@ -96,17 +96,16 @@ func Of(page, text string) ([]Block, error) {
 	return all, nil
 }
 
-// A Command is one call of a program, its words as far as they are known before it runs: what a variable or another command gives is
-// Unknown.
+// A Command is one call of a program. Unknown replaces the output of variables and other commands in its words.
 type Command struct {
-	Line  int // in its page
+	Line  int // the line in the page
 	Words []string
 }
 
-// Unknown is in the place of what only a shell knows.
+// Unknown replaces text that only the shell knows.
 const Unknown = "UNKNOWN"
 
-// Parse reads a block of sh.
+// Parse parses a block of sh.
 func (b *Block) Parse() (*syntax.File, error) {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(b.Text), b.At())
 	if err != nil {
@@ -115,7 +114,7 @@ func (b *Block) Parse() (*syntax.File, error) {
 	return file, nil
 }
 
-// Commands are all calls of programs in a block of sh, also those in pipes, loops and substitutions.
+// Commands returns all calls of programs in a block of sh, including those in pipes, loops and substitutions.
 func (b *Block) Commands() ([]Command, error) {
 	file, err := b.Parse()
 	if err != nil {
@@ -135,7 +134,7 @@ func (b *Block) Commands() ([]Command, error) {
 	return all, nil
 }
 
-// Written are the files that a block of sh redirects output to, or names as the output of a command.
+// Written returns the files that a block of sh redirects output to or names as the output of a command.
 func (b *Block) Written() ([]string, error) {
 	file, err := b.Parse()
 	if err != nil {

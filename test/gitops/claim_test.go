@@ -21,7 +21,7 @@ var (
 	beUnclaimed = Not(HaveKey(clusterv1.PausedAnnotation))
 )
 
-// applyAgain applies what was applied already, and then something new, as a tool does from reconcile to reconcile.
+// applyAgain applies the manifest twice, unchanged and with a change, like a tool that reconciles it repeatedly.
 func (t tool) applyAgain(ctx context.Context, m manifest) manifest {
 	GinkgoHelper()
 	t.apply(ctx, m)
@@ -76,7 +76,7 @@ var _ = Describe("A claim by kubectl mend", func() {
 	})
 })
 
-// A policy and an override are objects of their own, of which nothing stands in the check.
+// Policies and overrides are separate objects and change nothing in the check, so no tool can revert them there.
 var _ = Describe("A policy that claims checks, a hold and an allowance", func() {
 	BeforeEach(func(ctx SpecContext) {
 		Expect(client.IgnoreAlreadyExists(here.Create(ctx, builders.Cluster(namespace, "prod")))).To(Succeed())
@@ -110,8 +110,8 @@ var _ = Describe("A policy that claims checks, a hold and an allowance", func() 
 	}
 })
 
-var _ = Describe("A claim under a name that begins with kubectl", func() {
-	// This is what kubectl mend did. Without it the specs above would prove nothing of Flux.
+var _ = Describe("A claim by a field manager whose name begins with kubectl", func() {
+	// This is what kubectl mend used to do. These specs show that the specs above can detect what Flux removes.
 	as := func(owner string) func(context.Context, manifest) {
 		return func(ctx context.Context, m manifest) {
 			GinkgoHelper()
@@ -128,7 +128,7 @@ var _ = Describe("A claim under a name that begins with kubectl", func() {
 	for name, claim := range suite.InOrder(map[string]func(context.Context, manifest){
 		"kubectl-mend": as("kubectl-mend"), "kubectl-annotate, that of kubectl annotate,": byKubectl,
 	}) {
-		It("is removed by Flux: "+name+" is a manager that it takes over", func(ctx SpecContext) {
+		It("is removed by Flux, which takes over the fields of "+name, func(ctx SpecContext) {
 			m := newManifest()
 			flux.apply(ctx, m)
 			claim(ctx, m)
@@ -163,8 +163,8 @@ var _ = Describe("A claim under a name that begins with kubectl", func() {
 	})
 })
 
-var _ = Describe("A claim that stands in Git", func() {
-	It("is there from the first apply on, comes back after a release, and ends with its line", func(ctx SpecContext) {
+var _ = Describe("A claim in Git", func() {
+	It("exists from the first apply on, returns after a release, and ends when its line is removed", func(ctx SpecContext) {
 		for _, t := range fieldwise {
 			m := newManifest()
 			m.paused = mendv1.Claim
@@ -174,7 +174,7 @@ var _ = Describe("A claim that stands in Git", func() {
 			mend(ctx, "release", "mhc/"+m.name, "--yes")
 			m = t.applyAgain(ctx, m)
 			if t.name == helm3.name {
-				Expect(m.stored(ctx).Annotations).To(beUnclaimed, "it compares manifests with manifests")
+				Expect(m.stored(ctx).Annotations).To(beUnclaimed, "Helm 3 compares only the manifests")
 			} else {
 				Expect(m.stored(ctx).Annotations).To(beClaimed, t.name)
 			}

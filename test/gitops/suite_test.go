@@ -1,7 +1,7 @@
-// Package gitops tests claims against the tools that apply MachineHealthChecks from elsewhere: Flux, Argo CD, Helm, kubectl and Cluster
-// API's topology controller, each with the code or the requests of the original, on a real API server, beside the built plugin.
+// Package gitops tests that claims survive the tools that apply MachineHealthChecks: Flux, Argo CD, Helm, kubectl and Cluster API's
+// topology controller. It uses their code or sends their requests to a real API server, together with the built plugin.
 //
-// It is a module of its own, because what these tools are built from is no business of the manager's.
+// It is a separate module, so that the manager's module does not depend on these tools.
 package gitops
 
 import (
@@ -27,10 +27,10 @@ import (
 
 const namespace = "default"
 
-// plugin is the built program.
+// plugin is the path of the built kubectl-mend.
 var plugin = filepath.Join("..", "..", "bin", "kubectl-mend")
 
-// What all specs share: a management cluster with the kinds alone, and the manager, without which nothing can be claimed.
+// All specs share a management cluster that has only the CRDs, and a manager, without which kubectl mend refuses to claim.
 var (
 	management *rig.ControlPlane
 	here       client.Client
@@ -54,7 +54,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 })
 
-// mend runs the plugin until it succeeds, and returns what it has printed: it changes nothing that the manager has written meanwhile.
+// mend runs the plugin until it succeeds: it fails if the manager has changed the object since the plugin read it.
 func mend(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	var out []byte
@@ -70,12 +70,12 @@ func mend(ctx context.Context, args ...string) string {
 	return string(out)
 }
 
-// manifest is a check as it stands in Git, each with a name of its own.
+// manifest is a check as it is stored in Git. Each manifest has its own name.
 type manifest struct {
 	name string
-	// patience is spec.checks.nodeStartupTimeoutSeconds: something to change in Git.
+	// patience is spec.checks.nodeStartupTimeoutSeconds, a field that specs change in Git.
 	patience int
-	// paused is the value of the annotation; none if it is empty.
+	// paused is the value of the annotation, or "" for no annotation.
 	paused string
 }
 
@@ -121,7 +121,7 @@ func (m manifest) stored(ctx context.Context) *clusterv1.MachineHealthCheck {
 	return check
 }
 
-// applied is what the tool has written last, so that a spec sees that it did.
+// applied expects that the tool has written the manifest.
 func (m manifest) applied(ctx context.Context) {
 	GinkgoHelper()
 	Expect(*m.stored(ctx).Spec.Checks.NodeStartupTimeoutSeconds).To(BeEquivalentTo(m.patience))

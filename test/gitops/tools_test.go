@@ -26,13 +26,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// tool brings a cluster to what stands in Git.
+// tool applies the manifests of a Git repository.
 type tool struct {
 	name  string
 	apply func(ctx context.Context, m manifest)
 }
 
-// Those that write fields, and leave alone what others have written beside them.
+// These tools write the fields of the manifest and keep the fields of other writers.
 var (
 	flux         = tool{"Flux", fluxApplies}
 	argo         = tool{"Argo CD", func(_ context.Context, m manifest) { kubectl(apply.NewCmdApply, m, "apply", "-f", "-") }}
@@ -46,15 +46,15 @@ var (
 	}}
 	topology = tool{"Cluster API's topology controller", topologyApplies}
 
-	// fieldwise are all of them.
+	// fieldwise are all of these tools.
 	fieldwise = []tool{flux, argo, argoOnServer, helm3, helm4, kubectl1, topology}
 
-	// wholesale puts the whole object in the place of what is there. It is what Argo CD does with Replace=true.
+	// wholesale replaces the whole object, like Argo CD with Replace=true.
 	wholesale = tool{"kubectl replace", func(_ context.Context, m manifest) { kubectl(replaces, m, "replace", "-f", "-") }}
 )
 
-// fluxApplies is one reconcile of a Kustomization: kustomize-controller's apply, with the options that it has in v1.9.
-// (kustomize-controller, internal/controller/kustomization_controller.go, apply)
+// fluxApplies applies a Kustomization once, with the options of kustomize-controller v1.9 (internal/controller/kustomization_controller.go,
+// apply).
 func fluxApplies(ctx context.Context, m manifest) {
 	GinkgoHelper()
 	const name = "kustomize-controller"
@@ -78,7 +78,7 @@ func fluxApplies(ctx context.Context, m manifest) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// topologyApplies is what the topology controller does for a check of a ClusterClass. (Cluster API, serversidepathhelper.go)
+// topologyApplies applies a check of a ClusterClass like Cluster API's topology controller (serversidepathhelper.go).
 func topologyApplies(ctx context.Context, m manifest) {
 	GinkgoHelper()
 	objects, err := ssautil.ReadObjects(bytes.NewReader(m.yaml()))
@@ -89,7 +89,7 @@ func topologyApplies(ctx context.Context, m manifest) {
 	}
 }
 
-// command makes a command of kubectl's.
+// command creates a command of kubectl.
 type command func(name string, f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command
 
 func replaces(_ string, f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
@@ -100,8 +100,8 @@ func annotates(name string, f cmdutil.Factory, streams genericiooptions.IOStream
 	return annotate.NewCmdAnnotate(name, f, streams)
 }
 
-// kubectl runs a command of kubectl's, with a file that has the manifest in the place of "-". It runs it again where it fails, as Argo CD
-// and people do: kubectl replace is refused when the manager writes the check's status between its read and its write.
+// kubectl runs a command of kubectl, with the manifest's file instead of "-". It retries after a failure, like Argo CD and users: kubectl
+// replace fails if the manager writes the status of the check between the read and the write of kubectl.
 func kubectl(made command, m manifest, args ...string) {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "check.yaml")
@@ -114,10 +114,11 @@ func kubectl(made command, m manifest, args ...string) {
 	Eventually(func() error { return runOnce(made, args) }).Should(Succeed(), strings.Join(args, " "))
 }
 
-// fatal is what kubectl prints before it exits with an error. It is panicked with: a command of kubectl's goes on when its exit returns.
+// fatal is the error that kubectl prints before it exits. It is used to panic, because kubectl's commands continue if the exit function
+// returns.
 type fatal string
 
-// runOnce runs a command of kubectl's in this process, and returns what would have ended it.
+// runOnce runs a command of kubectl in this process, and returns the error with which kubectl would exit.
 func runOnce(made command, args []string) (err error) {
 	defer func() {
 		switch end := recover().(type) {
@@ -142,8 +143,8 @@ func reach() *genericclioptions.ConfigFlags {
 	return flags
 }
 
-// helm upgrades a release of one check, with the options that the version has: Helm 3 sends what differs between the last manifest and this
-// one, Helm 4 applies on the server. Who upgrades gives the last manifest, and none for the first one.
+// helm upgrades a release of one check with the options of a Helm version. Helm 3 sends the difference between the last manifest and this
+// one, Helm 4 applies on the server. The caller of Helm's client has to pass the last manifest, which is empty for an installation.
 func helm(options ...kube.ClientUpdateOption) func(context.Context, manifest) {
 	releases := map[string]manifest{}
 	return func(_ context.Context, m manifest) {

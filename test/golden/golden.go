@@ -1,5 +1,4 @@
-// Package golden compares the output of a test with a reviewed file. It imports no package of the project, so that the tests of
-// decisions may import it.
+// Package golden compares the output of a test with a reviewed file. It imports no package of the project, so every layer can use it.
 package golden
 
 import (
@@ -22,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// Compare fails the test if the file is not what the test has got; with the flag -update it makes it so.
+// Compare fails the test if the file differs from got. With the flag -update it writes the file.
 func Compare(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
@@ -40,8 +39,8 @@ func Compare(t *testing.T, file, got string) {
 	}
 }
 
-// Section compares what the test has got with what stands in the page between the comments "begin NAME" and "end NAME"; with the flag
-// -update it writes it there. Packages that write sections of one page must not do so at once: go test -p 1.
+// Section compares got with the text between the comments "begin NAME" and "end NAME" of a page. With the flag -update it writes the text.
+// Packages that write sections of the same page must not run at the same time: use go test -p 1.
 func Section(t *testing.T, page, name, got string) {
 	t.Helper()
 	content, err := os.ReadFile(page)
@@ -64,8 +63,8 @@ func Section(t *testing.T, page, name, got string) {
 	}
 }
 
-// Stories plays every story, each a test of its name, and compares it with the section of that name in testdata/NAME.txt, a txtar
-// archive. A section without a story fails the test. With the flag -update the stories that run rewrite their sections.
+// Stories plays each story as a sub-test, and compares its output with the section of that name in testdata/NAME.txt, a txtar archive. A
+// section without a story fails the test. With the flag -update it rewrites the sections of the stories that run.
 func Stories[S any](t *testing.T, name string, stories map[string]S, play func(*testing.T, S) string) {
 	t.Helper()
 	file := filepath.Join("testdata", name+".txt")
@@ -109,7 +108,7 @@ func Stories[S any](t *testing.T, name string, stories map[string]S, play func(*
 	}
 }
 
-// Story compares what a test has got with one section of testdata/NAME.txt, which Stories keeps.
+// Story compares got with one section of testdata/NAME.txt, which Stories writes.
 func Story(t *testing.T, name, story, got string) {
 	t.Helper()
 	archive, err := txtar.ParseFile(filepath.Join("testdata", name+".txt"))
@@ -122,10 +121,10 @@ func Story(t *testing.T, name, story, got string) {
 	}
 }
 
-// Constant is a string constant of a Go file, with the comment behind it in its line.
+// Constant is a string constant of a Go file, with the comment at the end of its line.
 type Constant struct{ Name, Value, Comment string }
 
-// Constants are those of a file, in its order.
+// Constants returns the string constants of a file in its order.
 func Constants(t *testing.T, file string) []Constant {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)

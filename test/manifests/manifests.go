@@ -1,4 +1,4 @@
-// Package manifests reads manifests as kubectl does.
+// Package manifests reads manifests like kubectl.
 package manifests
 
 import (
@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Decode are all objects of a manifest, in its order: of each document what comes before "...", by which YAML ends one.
+// Decode returns all objects of a manifest. It ignores what follows the line "..." in a document, because that line ends a YAML document.
 func Decode(content []byte) ([]unstructured.Unstructured, error) {
 	var all []unstructured.Unstructured
 	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {

@@ -1,5 +1,4 @@
-// Package must is what tests say all the time: that what is no part of them succeeds, and that what they get is what they want. It imports no
-// package of the project, so that the tests of decisions may import it.
+// Package must has assertions for tests. It imports no package of the project, so every layer can use it.
 package must
 
 import (
@@ -17,7 +16,7 @@ type T interface {
 	Fatal(of ...any)
 }
 
-// Do ends the test if something has failed that is no part of it.
+// Do ends the test if a step that is not under test has failed.
 func Do(t T, err error) {
 	t.Helper()
 	if err != nil {
@@ -25,7 +24,7 @@ func Do(t T, err error) {
 	}
 }
 
-// Is fails the test unless got is want, by ==. What says of what, as a format and its arguments, and stands before both.
+// Is fails the test unless got == want. what is a format and its arguments for the beginning of the message.
 func Is[V comparable](t T, want, got V, what ...any) {
 	t.Helper()
 	if got == want {
@@ -34,7 +33,7 @@ func Is[V comparable](t T, want, got V, what ...any) {
 	t.Errorf("%s "+verb[V]()+", want "+verb[V](), text("got", what), got, want)
 }
 
-// List fails the test unless got has what want has, in that order; none is nil, too.
+// List fails the test unless both lists have the same elements in the same order. An empty list equals nil.
 func List[V comparable](t T, want, got []V, what ...any) {
 	t.Helper()
 	if !slices.Equal(want, got) {
@@ -42,7 +41,7 @@ func List[V comparable](t T, want, got []V, what ...any) {
 	}
 }
 
-// Equal fails the test unless got is want, field by field.
+// Equal fails the test unless got equals want field by field.
 func Equal(t T, want, got any, what ...any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -50,7 +49,7 @@ func Equal(t T, want, got any, what ...any) {
 	}
 }
 
-// verb is how a value is printed: strings in quotes.
+// verb returns the format of a value: strings are quoted.
 func verb[V any]() string {
 	if reflect.TypeFor[V]().Kind() == reflect.String {
 		return "%q"

@@ -17,7 +17,7 @@ import (
 
 var promQL = parser.NewParser(parser.Options{})
 
-// rulesOf are the alerts, as Prometheus itself reads them.
+// rulesOf returns the alerts, parsed by Prometheus' own code.
 func rulesOf(t *testing.T) []rulefmt.Rule {
 	t.Helper()
 	var object struct {
@@ -83,7 +83,7 @@ func dashboards(t *testing.T) []dashboard {
 	return all
 }
 
-// filledIn is an expression of a dashboard as Grafana would send it.
+// filledIn replaces the variables in an expression of a dashboard, as Grafana does before it sends the expression.
 func filledIn(expr string, d dashboard) string {
 	expr = strings.ReplaceAll(expr, "$__rate_interval", "5m")
 	for _, v := range d.Templating.List {
@@ -118,7 +118,7 @@ func asked(t *testing.T) map[string]string {
 	return all
 }
 
-// labelValues reads Grafana's way to ask for the values of a label, which is not Prometheus'.
+// labelValues parses label_values(SERIES, LABEL), which is Grafana's own syntax for the values of a label.
 func labelValues(query string) (series, label string, ok bool) {
 	inner, ok := strings.CutPrefix(query, "label_values(")
 	inner, closed := strings.CutSuffix(inner, ")")
@@ -145,7 +145,7 @@ func TestEveryExpressionAsksForMetricsAndLabelsThatExist(t *testing.T) {
 	}
 }
 
-// faultsOf are what is wrong with an expression: it does not parse, or it asks for a metric or a label that does not exist.
+// faultsOf returns the errors of an expression: it does not parse, or it refers to a metric or label that does not exist.
 func faultsOf(expr string, k known) []string {
 	parsed, err := promQL.ParseExpr(expr)
 	if err != nil {

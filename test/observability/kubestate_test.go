@@ -1,8 +1,8 @@
-// Package observability tests what config/observability, docs/monitoring.md and docs/runbooks say: that every expression parses and asks
-// for metrics that exist, that every alert fires and stops when it should, and that what people are sent to is there.
+// Package observability tests config/observability, docs/monitoring.md and docs/runbooks: every expression must parse and use existing
+// metrics, every alert must fire and stop when it should, and every link must lead somewhere.
 //
-// It is a module of its own, because Prometheus' parser, engine and rules need other versions of libraries than the manager may have.
-// It takes nothing from the manager but docs/reference/metrics.md, which a test beside main.go compares with what the program registers.
+// It is a separate module, because Prometheus' parser, engine and rules need other versions of libraries than the manager. From the manager
+// it uses only docs/reference/metrics.md, which a test beside main.go compares with the metrics of the program.
 package observability
 
 import (
@@ -21,7 +21,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// These are the parts of the configuration of kube-state-metrics that are used here (its
+// These are the parts of the configuration of kube-state-metrics that this project uses (kube-state-metrics,
 // docs/metrics/extend/customresourcestate-metrics.md).
 type (
 	resource struct {
@@ -49,12 +49,12 @@ type (
 	}
 )
 
-// source is the one that the type asks for.
+// source returns the field that belongs to the type of the metric.
 func (g generator) source() *source {
 	return map[string]*source{"Gauge": g.Each.Gauge, "Info": g.Each.Info, "StateSet": g.Each.StateSet}[g.Each.Type]
 }
 
-// customResources is the configuration of kube-state-metrics. A field that it does not know fails.
+// customResources parses the configuration of kube-state-metrics. An unknown field fails the test.
 func customResources(t *testing.T) []resource {
 	t.Helper()
 	var config struct {
@@ -70,7 +70,7 @@ func customResources(t *testing.T) []resource {
 	return config.Spec.Resources
 }
 
-// labelsOf are the labels of a metric. kube-state-metrics itself adds those of the kind.
+// labelsOf returns the labels of a metric, including those that kube-state-metrics adds for the kind.
 func labelsOf(r resource, m generator) []string {
 	labels := append(slices.Collect(maps.Keys(r.Labels)), "customresource_group", "customresource_kind", "customresource_version")
 	if s := m.source(); s != nil {
@@ -82,7 +82,7 @@ func labelsOf(r resource, m generator) []string {
 	return labels
 }
 
-// schema is a part of the schema of a kind.
+// schema is a part of the OpenAPI schema of a kind.
 type schema struct {
 	Type       string            `yaml:"type"`
 	Format     string            `yaml:"format"`
@@ -92,7 +92,8 @@ type schema struct {
 	Additional *yaml.Node        `yaml:"additionalProperties"`
 }
 
-// metadata is what every object has, of which a CRD says nothing. Any annotation or label may be there.
+// metadata is the schema of the metadata of every object, which CRDs do not contain. It has only the annotations and labels that are used
+// here.
 var metadata = schema{Type: "object", Properties: map[string]schema{
 	"name": {Type: "string"}, "namespace": {Type: "string"}, "uid": {Type: "string"},
 	"creationTimestamp": {Type: "string", Format: "date-time"},
@@ -103,7 +104,7 @@ var metadata = schema{Type: "object", Properties: map[string]schema{
 	}}},
 }}
 
-// at follows a path. Of a list it goes on with the elements, as kube-state-metrics does at the end of a path.
+// at returns the schema at a path. For a list it continues with the schema of the elements, like kube-state-metrics.
 func (s schema) at(path []string) (schema, error) {
 	for i, name := range path {
 		if s.Items != nil {
@@ -134,7 +135,7 @@ type crd struct {
 	}
 }
 
-// clusterAPI is where the module of Cluster API is that the manager is built with.
+// clusterAPI returns the folder of the Cluster API module that the manager is built with.
 func clusterAPI(t *testing.T) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
@@ -148,7 +149,7 @@ func clusterAPI(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// installed are the CRDs of this project and of Cluster API, by kind.
+// installed returns the CRDs of this project and of Cluster API, by kind.
 func installed(t *testing.T) map[string]crd {
 	t.Helper()
 	all := map[string]crd{}
@@ -171,7 +172,7 @@ func installed(t *testing.T) map[string]crd {
 	return all
 }
 
-// stored is the schema of the version that is stored, and its name.
+// stored returns the schema and the name of the storage version.
 func (c crd) stored() (schema, string) {
 	for _, v := range c.Spec.Versions {
 		if v.Storage {
@@ -294,7 +295,7 @@ func TestKubeStateMetricsMayReadExactlyWhatItExports(t *testing.T) {
 
 const root = "../.."
 
-// mustDo ends the test if something has failed that is no part of it.
+// mustDo ends the test if a step that is not under test has failed.
 func mustDo(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -309,7 +310,7 @@ func read(t *testing.T, path ...string) []byte {
 	return content
 }
 
-// known are the metrics that there can be: name to labels.
+// known has the labels of all existing metrics, by name.
 type known map[string]map[string]bool
 
 func (k known) add(name string, labels ...string) {
@@ -320,10 +321,10 @@ func (k known) add(name string, labels ...string) {
 	k[name] = set
 }
 
-// ofTarget are the labels that Prometheus' operator adds to all that is scraped of a Service.
+// ofTarget are the labels that Prometheus Operator adds to all series of a Service.
 var ofTarget = []string{"job", "instance", "namespace", "service", "pod", "container", "endpoint"}
 
-// has reports whether a metric of that name may have that label.
+// has reports whether a metric may have a label.
 func (k known) has(name, label string) bool {
 	for _, l := range ofTarget {
 		if l == label {
@@ -333,10 +334,10 @@ func (k known) has(name, label string) bool {
 	return k[name][label]
 }
 
-// row is one of the tables in docs/reference/metrics.md: a name, a type in the table of our own metrics, labels, and a meaning.
+// row matches a row of the tables in docs/reference/metrics.md: a name, a type (only for kubemend's own metrics), labels, and a meaning.
 var row = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\|(?: (gauge|counter|histogram) \\|)? ([a-z0-9_, ]*)\\| .* \\|$")
 
-// exported are the metrics of the manager, of kube-state-metrics as it is configured here, and what Prometheus itself adds.
+// exported returns the metrics of the manager and of kube-state-metrics, and those that Prometheus itself adds.
 func exported(t *testing.T) known {
 	t.Helper()
 	k := known{}
@@ -345,7 +346,7 @@ func exported(t *testing.T) known {
 		if kind != "histogram" {
 			k.add(name, labels...)
 		}
-		if kind == "histogram" || kind == "" && strings.HasSuffix(name, "_seconds") { // of others the type is not documented
+		if kind == "histogram" || kind == "" && strings.HasSuffix(name, "_seconds") { // the type of other metrics is not documented
 			k.add(name+"_bucket", append(labels, "le")...)
 			k.add(name+"_sum", labels...)
 			k.add(name+"_count", labels...)

@@ -25,8 +25,7 @@ type recording struct {
 	lines []string
 }
 
-// record adds a series. The values are in the notation of Prometheus' own tests, without the first sample of each run: "0 for 3" is 0x2
-// there.
+// record adds a series, in the notation of promqltest. There "0x2" means three samples, which is a run of length 3 here.
 func (r *recording) record(series string, runs ...run) {
 	var values []string
 	for _, run := range runs {
@@ -45,15 +44,15 @@ type run struct {
 	samples int
 }
 
-// held is a value that so many samples have; "_" is no sample.
+// held returns a run of equal samples; "_" means no sample.
 func held(value any, samples int) run { return run{fmt.Sprint(value), samples} }
 
-// leads records a manager that leads all the time.
+// leads records a manager that is always the leader.
 func (r *recording) leads(all int) {
 	r.record(`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="a"}`, held(1, all))
 }
 
-// alerts evaluates every rule, and returns when each alert began to fire, and stopped, by its name, namespace, cluster and check.
+// alerts evaluates every rule. By an alert's name and labels it returns the samples at which the alert starts and stops firing.
 func (r *recording) alerts(t *testing.T, all int) map[string][]int {
 	t.Helper()
 	storage := promqltest.LoadedStorage(t, "load "+r.every.String()+"\n  "+strings.Join(r.lines, "\n  ")+"\n")
@@ -90,7 +89,7 @@ func (r *recording) alerts(t *testing.T, all int) map[string][]int {
 	return turns
 }
 
-// begun counts how often alerts have begun to fire.
+// begun counts how often alerts have started to fire.
 func begun(turns map[string][]int) int {
 	n := 0
 	for _, moments := range turns {
@@ -103,15 +102,15 @@ func clusterLabels(namespace, cluster string) string {
 	return fmt.Sprintf("namespace=%q, cluster=%q", namespace, cluster)
 }
 
-// site records a cluster with three checks: all that kubemend exports while the cluster is there, then unreachable, then there again.
-// During an outage the machines are unknown, so the checks are short-circuited; what was requested stays, and power cycles give up what
-// they need the cluster for.
+// site records all metrics of a cluster with three checks: while the cluster is reachable, unreachable, and reachable again. During the
+// outage the machines are unknown, so the checks are short-circuited. Requested remediations remain, and power cycles fail as far as they
+// need the cluster.
 func (r *recording) site(namespace, cluster string, before, outage, after int) {
 	all, label := before+outage+after, clusterLabels(namespace, cluster)
 	r.record("kubemend_workload_cluster_reachable{"+label+"}", held(1, before), held(0, outage), held(1, after))
 	for _, check := range []string{"control-plane", "workers", "gpu"} {
 		label := label + fmt.Sprintf(", name=%q", cluster+"-"+check)
-		late := min(5, after) // until the nodes are read and judged again
+		late := min(5, after) // until kubemend has read and judged the nodes again
 		r.record("kubemend_machinehealthcheck_short_circuited{"+label+"}", held(0, before), held(1, outage+late), held(0, after-late))
 		r.record("kubemend_machinehealthcheck_targets{"+label+`, state="unknown"}`,
 			held(0, before), held(20, outage+late), held(0, after-late))
@@ -129,7 +128,7 @@ func (r *recording) site(namespace, cluster string, before, outage, after int) {
 		held("_", before), held("_", 2), held(1, outage-2+after))
 }
 
-// fleet records 40 clusters behind one uplink: pairs of one name in two namespaces.
+// fleet records 40 clusters behind one uplink. Each name exists in two namespaces.
 func (r *recording) fleet(before, outage, after int) {
 	for i := range 40 {
 		r.site([]string{"east", "west"}[i%2], fmt.Sprintf("site-%02d", i/2), before, outage, after)
@@ -150,7 +149,7 @@ func TestALostUplinkIsOneAlertForEachClusterBehindIt(t *testing.T) {
 			r, all := &recording{every: row.every}, row.before+row.outage+row.after
 			r.leads(all)
 			r.fleet(row.before, row.outage, row.after)
-			// What is not the uplink's is said all the same, and after it too: here one check whose machines stay bad.
+			// An alert with another cause still fires, during the outage and after it: here for a check whose machines stay unhealthy.
 			r.record(`kubemend_machinehealthcheck_short_circuited{`+clusterLabels("east", "site-07")+`, name="storage"}`,
 				held(0, row.before), held(1, row.outage+row.after))
 			turns := r.alerts(t, all)
@@ -176,11 +175,11 @@ func TestALostUplinkIsOneAlertForEachClusterBehindIt(t *testing.T) {
 	}
 }
 
-// What follows is silent for the unreachable cluster alone: not for a neighbour of its name in another namespace, nor for another cluster
-// of its namespace.
-func TestAReachableClusterAlertsForEachThing(t *testing.T) {
+// Only alerts of the unreachable cluster are silent. Alerts of a cluster with the same name in another namespace, or of another cluster in
+// the same namespace, are not.
+func TestAnOutageSilencesNoAlertOfAReachableCluster(t *testing.T) {
 	t.Parallel()
-	const all = 52 * 12 // by five minutes
+	const all = 52 * 12 // of five minutes
 	r := &recording{every: 5 * time.Minute}
 	r.leads(all)
 	r.site("east", "c1", 12, all-12, 0)
@@ -194,7 +193,7 @@ func TestAReachableClusterAlertsForEachThing(t *testing.T) {
 		r.record("kubemend_host_remediations_waiting_for_person{"+host+`, reason="ClusterUnreachable"}`, held(1, n))
 		r.record("kubemend_host_remediation_attempts_unfenced_total{"+host+`, reason="ClusterUnreachable"}`, held(1, 10), held(2, n-10))
 	}
-	// Power cycles in a cluster without a MachineHealthCheck: there is no alert about the cluster.
+	// This cluster has power cycles but no MachineHealthCheck, so no alert about the cluster exists.
 	r.record("kubemend_host_remediations_waiting_for_person{"+clusterLabels("east", "c3")+
 		`, kind="HostRemediation", reason="ClusterUnreachable"}`, held(1, all))
 	want := []string{unreachable + " east c1", "KubemendHostNeedsPerson east c3 ClusterUnreachable"}
@@ -214,7 +213,7 @@ func TestAReachableClusterAlertsForEachThing(t *testing.T) {
 	}
 }
 
-// apart are the alerts about something of a cluster that fire whether it is reachable or not, and why.
+// apart are the alerts about a cluster that fire whether or not it is reachable, with the reason.
 var apart = map[string]string{
 	unreachable: "it is the one",
 
@@ -224,7 +223,7 @@ var apart = map[string]string{
 	"KubemendManagerStuck":                 "a check of an unreachable cluster is reconciled as well",
 }
 
-// A new alert about something of a cluster has to say what it does while that is unreachable.
+// A new alert about a cluster has to consider whether the cluster is reachable, or be listed in apart.
 func TestEveryAlertOfAClusterAsksWhetherItIsReachable(t *testing.T) {
 	k := exported(t)
 	asking := 0

@@ -19,20 +19,19 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// story is what Prometheus has recorded, in the notation of its own tests, and when an alert begins to fire on that, and stops.
+// story is what Prometheus has recorded, in the notation of promqltest, and when an alert must fire.
 type story struct {
 	name  string
-	every time.Duration // the distance of samples, and of evaluations; a minute if it is zero
-	// recorded are series: a selector, a space, and values such as _x5 0x10 1x30 stale (nothing five times, 0 and ten more of it, 1 and
-	// thirty more, and then it is gone).
+	every time.Duration // the interval of samples and evaluations; a minute if zero
+	// recorded are series: a selector, a space, and values such as "_x5 0x10 1x30 stale": no sample five times, eleven zeros, 31 ones, end.
 	recorded []string
-	// turns are the moments at which it begins to fire, stops, begins again, and so on; none if it never fires.
+	// turns are the times at which the alert starts firing, stops, starts again, and so on; empty if it never fires.
 	turns []time.Duration
-	// says is in what people read then.
+	// says is a part of the description of the alert.
 	says string
 }
 
-// fires is a story in which an alert begins to fire, stops, and so on after so many minutes. Its description has says in it.
+// fires returns a story in which the alert starts and stops firing after these minutes, with a description that contains says.
 func fires(name string, turns []int, says string, recorded ...string) story {
 	s := story{name: name, recorded: recorded, says: says}
 	for _, minutes := range turns {
@@ -68,10 +67,10 @@ func TestAlertsFireAndStopAsInTheirStories(t *testing.T) {
 	}
 }
 
-// The first number of the Fleet dashboard is more than 0 as long as one of these alerts has a reason to fire.
-func TestWhatNeedsAPersonIsWhatAlertsAreAbout(t *testing.T) {
+// The first number of the Fleet dashboard must be more than 0 whenever one of these alerts fires.
+func TestNeedsAPersonCountsWhatAlertsReport(t *testing.T) {
 	fleet := dashboards(t)[1]
-	number := fleet.Panels[1] // the first one is the heading of the row
+	number := fleet.Panels[1] // the first panel is the heading of the row
 	if number.Title != "Needs a person" {
 		t.Fatalf("the first panel is %q", number.Title)
 	}
@@ -96,7 +95,7 @@ func TestWhatNeedsAPersonIsWhatAlertsAreAbout(t *testing.T) {
 	}
 }
 
-// tell evaluates the rule as Prometheus does, over all that was recorded and a little longer.
+// tell evaluates the rule like Prometheus, from the beginning to shortly after the end of the series.
 func (s story) tell(t *testing.T, r rulefmt.Rule) {
 	every := s.every
 	if every == 0 {
@@ -104,7 +103,7 @@ func (s story) tell(t *testing.T, r rulefmt.Rule) {
 	}
 	storage := promqltest.LoadedStorage(t, "load "+every.String()+"\n  "+strings.Join(s.recorded, "\n  ")+"\n")
 	engine := promqltest.NewTestEngine(t, false, 5*time.Minute, 1_000_000)
-	if every > time.Minute { // a sample counts until the next one comes
+	if every > time.Minute { // a sample is valid until the next sample
 		engine = promqltest.NewTestEngine(t, false, every, 1_000_000)
 	}
 	query := rules.EngineQueryFunc(engine, storage)
@@ -130,7 +129,7 @@ func (s story) tell(t *testing.T, r rulefmt.Rule) {
 	}
 }
 
-// end is when the longest of the series ends.
+// end returns when the longest series ends.
 func (s story) end(t *testing.T, every time.Duration) time.Duration {
 	t.Helper()
 	longest := 0
@@ -154,7 +153,7 @@ func firing(rule *rules.AlertingRule) []*rules.Alert {
 	return slices.DeleteFunc(rule.ActiveAlerts(), func(a *rules.Alert) bool { return a.State != rules.StateFiring })
 }
 
-// check checks the texts that users read when the alert fires.
+// check checks the annotations of a firing alert.
 func (s story) check(t *testing.T, alert *rules.Alert) {
 	t.Helper()
 	description := alert.Annotations.Get("description")
@@ -203,7 +202,7 @@ func TestEveryAlertHasAPageThatSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// The table in docs/monitoring.md has what users read before they install the alerts.
+// Users read the table in docs/monitoring.md before they install the alerts, so it must be complete.
 func TestEveryAlertIsInTheTableOfAlerts(t *testing.T) {
 	page := string(read(t, "docs", "monitoring.md"))
 	for _, r := range rulesOf(t) {
@@ -219,8 +218,7 @@ func TestEveryAlertIsInTheTableOfAlerts(t *testing.T) {
 	}
 }
 
-// alertmanagerConfig is the part of Alertmanager's configuration that the example has. Its own package for that brings clients of a dozen
-// services along.
+// alertmanagerConfig is the used part of Alertmanager's configuration. Alertmanager's own package needs the clients of a dozen services.
 type alertmanagerConfig struct {
 	Route     route        `yaml:"route"`
 	Inhibit   []inhibition `yaml:"inhibit_rules"`

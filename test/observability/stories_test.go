@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// flaps are the samples of a cluster that is lost for ten minutes in every twenty. It is never unreachable for long, so it silences
-// nothing.
+// flaps are the samples of a cluster that is unreachable ten minutes in every twenty: never for so long that it silences an alert.
 var flaps = strings.Repeat("1x9 0x9 ", 12)
 
-// unfenced and awaited begin series of the remediations of a cluster.
+// These are the beginnings of series.
 const (
 	unfenced   = `kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", `
 	maintained = `kubemend_machinehealthcheck_blocked{namespace="ns", name="workers", cluster="c1", reason="NodeInMaintenance"}`
@@ -181,7 +180,7 @@ var stories = map[string][]story{
 		fires("the first time", []int{10, 70},
 			"1 attempts of HostRemediations of cluster ns/c1 could not fence their node: PowerOffTimedOut",
 			unfenced+`reason="PowerOffTimedOut", pod="a"} _x10 1x120`),
-		// At first too: a Prometheus that has just been started takes all that there is for new.
+		// It also fires at the start: a Prometheus that has just started takes all existing counts as new.
 		fires("another time", []int{0, 60, 100, 159}, "",
 			unfenced+`reason="PowerOffTimedOut", pod="a"} 3x99 4x120`),
 		fires("by a new leader", []int{5, 65, 105}, "",

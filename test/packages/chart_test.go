@@ -20,10 +20,10 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// everyKind makes of the chart what config/standalone is.
+// everyKind are the values that make the chart equal to config/standalone.
 const everyKind = "kinds: {metal3Remediation: true, nodeHealthCheck: true}\n"
 
-// with is the argument by which the chart is rendered with these values.
+// with writes values to a file, and returns the argument that passes it to hack/release/render.
 func with(t *testing.T, values string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "values.yaml")
@@ -31,8 +31,8 @@ func with(t *testing.T, values string) string {
 	return "-values=" + path
 }
 
-// rendered is the chart as Helm renders it with these values. Helm makes the namespace itself, or the user does. A key that is there
-// twice is an error to Argo CD, and to nothing else here.
+// rendered returns the objects that Helm renders with these values. A duplicate key fails the test, because Argo CD refuses it; all other
+// tools accept it. The Namespace is not rendered: Helm or the user creates it.
 func rendered(t *testing.T, values string, args ...string) []object {
 	t.Helper()
 	content := run(t, "render", append(args, with(t, values))...)
@@ -44,7 +44,7 @@ func rendered(t *testing.T, values string, args ...string) []object {
 	return objects(t, content)
 }
 
-// A change from kustomize to Helm, or back, changes nothing in the cluster.
+// Users can switch from kustomize to Helm, or back, without any change in the cluster.
 func TestTheChartGivesWhatKustomizeGives(t *testing.T) {
 	for name, row := range map[string]struct {
 		values string
@@ -61,7 +61,7 @@ func TestTheChartGivesWhatKustomizeGives(t *testing.T) {
 	}
 }
 
-// The chart has all that config/observability has but what kube-state-metrics needs, which is another project's to install.
+// The chart has everything in config/observability except the objects for kube-state-metrics, which is another project.
 func TestTheChartHasTheMonitoringOfConfigObservability(t *testing.T) {
 	values := "serviceMonitor: {enabled: true}\nprometheusRule: {enabled: true}\ndashboards: {enabled: true}"
 	got := byID(rendered(t, values))
@@ -75,7 +75,7 @@ func TestTheChartHasTheMonitoringOfConfigObservability(t *testing.T) {
 	}
 }
 
-// The overlay says the namespace by a variable, which only the flags show.
+// The overlay sets the namespace with a variable in the flags, which the chart does not need, so this compares only rights.
 func TestTheChartForOneNamespaceHasTheRightsOfConfigNamespaced(t *testing.T) {
 	rights := func(all []object) map[string]any {
 		found := map[string]any{}
@@ -92,7 +92,7 @@ func TestTheChartForOneNamespaceHasTheRightsOfConfigNamespaced(t *testing.T) {
 	}
 }
 
-// byID leaves out the namespace, and the one thing that the chart says to Helm.
+// byID returns objects by id, without the Namespace and without the annotation that only Helm needs.
 func byID(all []object) map[string]any {
 	found := map[string]any{}
 	for i := range all {
@@ -118,7 +118,7 @@ func TestTheChartObeysTheRulesInAnotherNamespace(t *testing.T) {
 	}
 }
 
-// The first values of a row are compared with the chart's own, each of the others with those before it.
+// The first values of a row are compared with the chart's defaults, each of the others with the values before them.
 var chartValues = [][]string{
 	{"flags: {watch-filter: shard-1, kube-api-burst: 1000000, clustercache-client-qps: 2.5}"},
 	{"flags: {diagnostics-address: null, metal3-remediations: off, node-health-checks: on}"},
@@ -168,7 +168,7 @@ func TestWhatTheValuesOfTheChartChange(t *testing.T) {
 	golden.Compare(t, "testdata/chart.txt", b.String())
 }
 
-// changes are the objects that have come and gone, and the fields of the others that have changed.
+// changes returns the objects that were added or removed, and the changed fields of all other objects.
 func changes(before, after []object) []string {
 	was, now := fieldsOf(before), fieldsOf(after)
 	var found []string
@@ -196,7 +196,7 @@ func joined[V any](a, b map[string]V) map[string]V {
 	return both
 }
 
-// fieldsOf are all fields that are no objects themselves, by object and path. The empty path is the object.
+// fieldsOf returns the scalar fields of objects, by object and path. The empty path stands for the object itself.
 func fieldsOf(all []object) map[string]map[string]string {
 	found := map[string]map[string]string{}
 	for i := range all {
@@ -229,8 +229,8 @@ func flatten(fields map[string]string, path string, value any) {
 	}
 }
 
-// The labels that the chart sets itself stay: selectors, clusterctl and the aggregation of roles rely on them.
-func TestALabelOfTheChartsOwnIsThereOnce(t *testing.T) {
+// A user's labels must not replace the chart's own: selectors, clusterctl and the aggregation of roles rely on these.
+func TestLabelsOfUsersReplaceNoLabelOfTheChart(t *testing.T) {
 	const all = everyKind + "dashboards: {enabled: true}\nserviceMonitor: {enabled: true}\nprometheusRule: {enabled: true}\n"
 	want, keys := rendered(t, all), map[string]string{}
 	deployment, _ := manager(t, want)
@@ -282,8 +282,8 @@ func TestTheChartRefusesWhatWouldNotWork(t *testing.T) {
 	}
 }
 
-// What the notes say first is what the manager does to a cluster that has checks already.
-func TestTheNotesSayOnWhatTheManagerActsAtOnce(t *testing.T) {
+// The first thing the notes say is how the manager will act on checks that already exist.
+func TestTheNotesSayWhichChecksTheManagerActsOnAtOnce(t *testing.T) {
 	const claimed, removes = "only when you have claimed it", "only removes"
 	const checks, nodes = "acts on MachineHealthChecks at once", "acts on NodeHealthChecks at once"
 	for values, want := range map[string]string{

@@ -1,6 +1,6 @@
-// Package packages checks what a user installs: the kustomizations of config/, what clusterctl makes of them, and the Helm chart.
+// Package packages checks what a user installs: the kustomizations of config/, with and without clusterctl, and the Helm chart.
 //
-// It renders them with the tools themselves, and checks the objects. It needs no control plane.
+// It renders them with the real tools and checks the objects. It needs no control plane.
 package packages
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/kubemend/kubemend/test/manifests"
 )
 
-// standalone, beside and provider are the three ways to install the manifests.
+// standalone, beside and provider return the objects of the three ways to install the manifests.
 func standalone(t *testing.T) []object { return objects(t, kustomized(t, "standalone")) }
 func beside(t *testing.T) []object     { return objects(t, kustomized(t, "default")) }
 func provider(t *testing.T) []object {
@@ -51,9 +51,9 @@ func obey(t *testing.T, name string, all []object) {
 	}
 }
 
-// clusterctl and config/default leave the kinds of Metal3 to CAPM3, and NodeHealthCheck with all that is about it to medik8s'
-// operator. Where that is not, the latter comes by itself. All else is the same, so that a change from one to the other
-// changes nothing but kinds.
+// clusterctl and config/default leave the CRDs of Metal3 to CAPM3, and NodeHealthCheck with its rights to medik8s' operator. Without that
+// operator, config/node-health-checks adds NodeHealthCheck. Everything else is equal, so that switching between the packages changes only
+// CRDs.
 func TestStandaloneIsTheDefaultAndTheKindsOfOthers(t *testing.T) {
 	left := byID(standalone(t))
 	for name, all := range map[string][]object{"default": beside(t),
@@ -75,7 +75,7 @@ func TestStandaloneIsTheDefaultAndTheKindsOfOthers(t *testing.T) {
 	}
 }
 
-// A user who sets no variable gets what `kubectl apply -k config/default` gives.
+// A user of clusterctl who sets no variable gets the same flags as from `kubectl apply -k config/default`.
 func TestTheVariablesOfClusterctlHaveTheDefaultsOfTheProgram(t *testing.T) {
 	plain, filled := beside(t), provider(t)
 	_, want := manager(t, plain)
@@ -110,7 +110,7 @@ func TestTheVariablesOfClusterctlHaveTheDefaultsOfTheProgram(t *testing.T) {
 	}
 }
 
-// set is what a flag is set to, by a variable of the container if it names one.
+// set returns the value of a flag. If the flag refers to an environment variable, it returns the value of the variable.
 func set(t *testing.T, c *corev1.Container, flag string) string {
 	t.Helper()
 	name, is := strings.CutPrefix(flags(c)[flag], "$(")
@@ -124,7 +124,7 @@ func set(t *testing.T, c *corev1.Container, flag string) string {
 	return c.Env[i].Value
 }
 
-// sameValue also knows that 10m is 10m0s.
+// sameValue compares values, or durations such as 10m and 10m0s.
 func sameValue(a, b string) bool {
 	left, err := time.ParseDuration(a)
 	right, another := time.ParseDuration(b)
@@ -145,7 +145,7 @@ func TestTheVariablesOfClusterctlReachTheManager(t *testing.T) {
 	}
 }
 
-// clusterctl's settings say where its local repository is made from. That a release of their next version can be installed is in test/api.
+// clusterctl-settings.json says how to build the local repository of clusterctl. test/api installs a release from such a repository.
 func TestTheClusterctlSettingsNameTheProvider(t *testing.T) {
 	var settings struct {
 		Name   string            `json:"name"`
@@ -160,7 +160,7 @@ func TestTheClusterctlSettingsNameTheProvider(t *testing.T) {
 	}
 }
 
-// templates are the objects of templates/, by their file, for a user who names the cluster and nothing else.
+// templates returns the objects of templates/ by file, for a user who sets only the name of the cluster.
 func templates(t *testing.T) map[string]object {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(root, "templates"))
@@ -225,7 +225,7 @@ func TestChecksNameTemplatesThatExist(t *testing.T) {
 	}
 }
 
-// tilt is of tilt-provider.json what has to fit the manifests. Its folders are held to the code by test/arch_test.go.
+// tilt is the part of tilt-provider.json that must agree with the manifests. test/project_test.go checks its folders.
 type tilt struct {
 	Config struct {
 		Image           string `json:"image"`
@@ -240,7 +240,7 @@ func tiltProvider(t *testing.T) tilt {
 	return provider
 }
 
-// Tilt lowers the namespace's Pod Security to privileged, and knows the provider by the label of the namespace.
+// Tilt sets the namespace's Pod Security level to privileged, and finds the provider by a label of the namespace.
 func TestTiltFindsTheProvider(t *testing.T) {
 	folder := tiltProvider(t).Config.KustomizeFolder
 	if folder != "config/default" {
@@ -254,7 +254,7 @@ func TestTiltFindsTheProvider(t *testing.T) {
 
 const root = "../.."
 
-// command is one of the tools in .tools/bin, at the top of the project.
+// command returns a command that runs a tool of .tools/bin in the root of the project.
 func command(t *testing.T, tool string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(root, ".tools", "bin", tool))
@@ -279,7 +279,7 @@ func run(t *testing.T, tool string, args ...string) []byte {
 	return out
 }
 
-// built remembers what each folder of config/ is built into.
+// built caches the output of kustomize by folder of config/.
 var built = map[string][]byte{}
 
 func kustomized(t *testing.T, folder string) []byte {
@@ -290,7 +290,7 @@ func kustomized(t *testing.T, folder string) []byte {
 	return built[folder]
 }
 
-// substituted is what clusterctl makes of a manifest, for a user who has set only these variables.
+// substituted replaces the variables in a manifest like clusterctl, for a user who has set only these variables.
 func substituted(t *testing.T, manifest []byte, variables map[string]string) []byte {
 	t.Helper()
 	out, err := yamlprocessor.NewSimpleProcessor().Process(manifest, func(name string) (string, error) {
@@ -328,7 +328,7 @@ func ofKind(all []object, kind string) []*object {
 	return found
 }
 
-// as gives an object its type; one that does not fit is a mistake in the manifest, and so is a field that the type lacks.
+// as converts an object to its type. An unknown field or a wrong type fails the test.
 func as[T any](t *testing.T, o *object) *T {
 	t.Helper()
 	typed := new(T)
@@ -338,7 +338,7 @@ func as[T any](t *testing.T, o *object) *T {
 	return typed
 }
 
-// read is a file of the project, and readAt one that is anywhere.
+// read returns a file of the project, readAt a file with any path.
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	return readAt(t, filepath.Join(root, path))
@@ -353,7 +353,7 @@ func readAt(t *testing.T, path string) []byte {
 
 var flagRow = regexp.MustCompile("(?m)^\\| `--([a-z0-9-]+)` \\| `([^`]*)` \\|")
 
-// programFlags are the flags of the manager and their defaults. The document is held to the program by a test beside the program.
+// programFlags returns the manager's flags and their defaults from docs/reference/flags.md, which is generated.
 func programFlags(t *testing.T) map[string]string {
 	t.Helper()
 	flags := map[string]string{}

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// providerSpec is what Cluster API Operator's AddonProvider and Rancher Turtles' CAPIProvider have in common, as far as the recipes use it.
+// providerSpec is the part of Cluster API Operator's AddonProvider and Rancher Turtles' CAPIProvider that the recipes use.
 type providerSpec struct {
 	Name        string `json:"name"`
 	Type        string `json:"type"`
@@ -43,8 +43,8 @@ type providerSpec struct {
 
 var shownYAML = regexp.MustCompile("(?s)```yaml\\n(.*?\\n)```\\n")
 
-// The operators that install providers put into the release's Deployment what these manifests say: a container, a flag, a
-// file or a version that is not there shows only when somebody tries.
+// These operators change the release's Deployment as the manifests say. A container, flag, file or version that does not exist would be
+// noticed only when a user tries the manifest.
 func TestTheManifestsForOperatorsNameWhatAReleaseHas(t *testing.T) {
 	components, seen := provider(t), map[string]int{}
 	deployment := as[appsv1.Deployment](t, ofKind(components, "Deployment")[0])
@@ -102,9 +102,9 @@ func fits(t *testing.T, page string, spec providerSpec, metadata clusterctlv1.Me
 	}
 }
 
-// The example takes the place of the policy that comes with the manager, and bounds what goes out as well. A port that it
-// does not name is closed, and one without peers is open to all.
-func TestTheExampleOfANetworkPolicyIsTheManagersWithPeers(t *testing.T) {
+// The example replaces the NetworkPolicy that ships, and restricts egress as well. The manager cannot use a port that the example omits,
+// and a rule without peers is open to everybody.
+func TestTheExampleOfANetworkPolicyIsTheShippedOneWithPeers(t *testing.T) {
 	all := standalone(t)
 	brought := as[networkingv1.NetworkPolicy](t, ofKind(all, "NetworkPolicy")[0])
 	_, c := manager(t, all)
@@ -134,7 +134,7 @@ func TestTheExampleOfANetworkPolicyIsTheManagersWithPeers(t *testing.T) {
 			t.Errorf("egress %d leads everywhere", i)
 		}
 		for _, p := range rule.Ports {
-			out = append(out, p.Port.IntValue()) // 0 for a name, which would be one of a port of the peer, which is no pod
+			out = append(out, p.Port.IntValue()) // 0 for the name of a port, which only pods have, and the peers are not pods
 		}
 	}
 	if want := []int{6443, 6443, 53, 53}; !slices.Equal(out, want) {
@@ -142,7 +142,7 @@ func TestTheExampleOfANetworkPolicyIsTheManagersWithPeers(t *testing.T) {
 	}
 }
 
-// ports are the names of those that are open, sorted.
+// ports returns the open ports, sorted.
 func ports(rules []networkingv1.NetworkPolicyIngressRule) []string {
 	var open []string
 	for _, rule := range rules {
@@ -154,7 +154,7 @@ func ports(rules []networkingv1.NetworkPolicyIngressRule) []string {
 	return open
 }
 
-// The sizes of the page are those of a whole fleet: the default has to be one of them.
+// The sizing page has to give the default memory request, with an example that fits into it.
 func TestTheSizingPageSaysForWhichFleetTheDefaultIs(t *testing.T) {
 	_, c := manager(t, standalone(t))
 	page, request := strings.ReplaceAll(string(read(t, "docs/sizing.md")), "\n", " "), c.Resources.Requests.Memory()
@@ -167,7 +167,7 @@ func TestTheSizingPageSaysForWhichFleetTheDefaultIs(t *testing.T) {
 	}
 }
 
-// kubectl apply deletes nothing: what was bound stays bound.
+// kubectl apply deletes nothing, so bindings of the wider package remain.
 func TestTheUpgradePageNamesBindingsThatANarrowerPackageLeaves(t *testing.T) {
 	_, page, _ := strings.Cut(string(read(t, "docs/upgrade.md")), "### Rights that stay")
 	page, _, _ = strings.Cut(page, "\n## ")
@@ -200,7 +200,7 @@ func TestTheUpgradePageNamesBindingsThatANarrowerPackageLeaves(t *testing.T) {
 	}
 }
 
-// named gives objects another suffix, and namespaces that end so.
+// named replaces a suffix in the names and namespaces of objects.
 func named(all []object, was, is string) []object {
 	for i := range all {
 		all[i].SetName(strings.Replace(all[i].GetName(), was, is, 1))
@@ -209,11 +209,11 @@ func named(all []object, was, is string) []object {
 	return all
 }
 
-// imageName is a name of the manager's image with its host. Names in registry.example.org are those of users' copies.
+// imageName matches the manager's image with its registry. Names in registry.example.org are examples of mirrors.
 var imageName = regexp.MustCompile(`\b(?:[a-z0-9-]+\.)+[a-z]+(?::\d+)?/[a-z]+/kubemend\b`)
 
-// An image that the release workflow does not push is one that no pod can pull.
-func TestTheImageThatIsPushedIsTheOneThatIsNamed(t *testing.T) {
+// If a manifest names an image that the release workflow does not push, no pod can pull it.
+func TestEveryFileNamesTheImageThatIsPushed(t *testing.T) {
 	const pushed = "ghcr.io/kubemend/kubemend"
 	workflow, err := os.ReadFile(filepath.Join(root, ".github", "workflows", "release.yml"))
 	must.Do(t, err)

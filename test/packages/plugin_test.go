@@ -26,13 +26,13 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// packed is a file of an archive. It is a name, and may be executed or not.
+// packed is a file of an archive.
 type packed struct {
 	Name       string
 	Executable bool
 }
 
-// unpacked are the files of an archive, with what is in each. All of it has no owner, and the time that the tool was given.
+// unpacked returns the files of an archive and their content. It checks that no file has an owner and that all have the given time.
 func unpacked(t *testing.T, archive string, created time.Time) ([]packed, map[string][]byte) {
 	t.Helper()
 	raw := readAt(t, archive)
@@ -76,7 +76,7 @@ func unpacked(t *testing.T, archive string, created time.Time) ([]packed, map[st
 	}
 }
 
-// The program of this machine stands for all: a release builds them with the same lines.
+// The program of this machine's platform is enough: a release builds all platforms with the same commands.
 func TestThePluginsArchiveIsComplete(t *testing.T) {
 	folder := t.TempDir()
 	program, err := filepath.Abs(filepath.Join(root, "bin", "kubectl-mend"))
@@ -106,7 +106,7 @@ func TestThePluginsArchiveIsComplete(t *testing.T) {
 	}
 }
 
-// kubectl runs the script with what a user has typed, and takes what it prints.
+// kubectl runs the script with what the user has typed, and offers the lines that it prints.
 func TestKubectlCompletesCommands(t *testing.T) {
 	bin, err := filepath.Abs(filepath.Join(root, "bin"))
 	must.Do(t, err)
@@ -118,7 +118,7 @@ func TestKubectlCompletesCommands(t *testing.T) {
 	}
 }
 
-// tiny writes archives of next to nothing, one for each platform, and returns them.
+// tiny writes small archives, one for each platform, and returns their paths.
 func tiny(t *testing.T, mode fs.FileMode) (archives []string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -137,7 +137,7 @@ func tiny(t *testing.T, mode fs.FileMode) (archives []string) {
 	return archives
 }
 
-// Umask and time are those of the machine that a release is made on.
+// The umask and file times of the build machine must not matter.
 func TestTheSameProgramsMakeTheSameArchives(t *testing.T) {
 	one, other := tiny(t, 0o755), tiny(t, 0o711)
 	for i := range one {
@@ -164,8 +164,8 @@ func krewOf(t *testing.T, version string, archives []string) string {
 	return string(readAt(t, out))
 }
 
-// The rules are those of krew (internal/index/validation, and its developer guide), and of the reviewers of its index: a short description
-// of less than 50 characters, lines of at most 80, and of each platform one archive with its sum, of which all files are installed.
+// These are the rules of krew (internal/index/validation and developer guide) and of the reviewers of its index: a short description of
+// less than 50 characters, lines of at most 80, and one archive with its checksum for each platform, all of whose files are installed.
 func TestKrewTakesTheManifest(t *testing.T) {
 	archives := tiny(t, 0o755)
 	text := krewOf(t, "v1.2.3", archives)
@@ -179,7 +179,7 @@ func TestKrewTakesTheManifest(t *testing.T) {
 	golden.Compare(t, "testdata/mend.yaml", text)
 }
 
-// krew refuses what is no semantic version with a v in front.
+// krew accepts only semantic versions with a leading v.
 func TestAManifestOfACommitHasAVersionBelowAllReleases(t *testing.T) {
 	archives := tiny(t, 0o755)[:1]
 	for version, want := range map[string]string{"v0.1.0-rc.1": "v0.1.0-rc.1", "eb32a14-dirty": "v0.0.0-dev-eb32a14-dirty",
@@ -194,7 +194,7 @@ func TestAManifestOfACommitHasAVersionBelowAllReleases(t *testing.T) {
 var pluginBuilt = regexp.MustCompile(`CGO_ENABLED=0 GOOS=(\w+) GOARCH=(\w+) +` +
 	`go build -trimpath -ldflags '-s -w -X main\.version=v1\.2\.3' -o out/bin/kubectl-mend-(\S+) `)
 
-// To build for all platforms takes minutes; the commands of `make -n` are checked instead.
+// A build for all platforms takes minutes, so this checks the commands of `make --dry-run`.
 func TestAReleaseHasThePluginForEveryPlatform(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "make", "--dry-run", "plugin", "VERSION=v1.2.3")
 	cmd.Dir = root

@@ -41,7 +41,7 @@ func files(t *testing.T, archive []byte) map[string][]byte {
 
 const inventoried = `{"spdxVersion":"SPDX-2.3"}`
 
-// image makes one of two programs, one for each platform, and returns the archive.
+// image builds an image from two programs, one for each platform, and returns the archive.
 func image(t *testing.T) []byte {
 	t.Helper()
 	folder := t.TempDir()
@@ -56,11 +56,11 @@ func image(t *testing.T) []byte {
 	return readAt(t, path("image.tar"))
 }
 
-// namedPart is how a part of an image names another one.
+// namedPart matches a reference from one part of an image to another.
 var namedPart = regexp.MustCompile(`"digest":\s*"(sha256:[0-9a-f]{64})"`)
 
-// described is an image as text: its index, and each part behind the one that names it, with numbers instead of digests. Of a layer it
-// lists the files, with what is in those that image writes.
+// described prints an image as text: its index, then each part after the one that refers to it, with numbers instead of digests. For a
+// layer it lists the files, with the content of those that hack/release/image writes.
 func described(t *testing.T, layout map[string][]byte) string {
 	t.Helper()
 	var b strings.Builder
@@ -93,7 +93,7 @@ func described(t *testing.T, layout map[string][]byte) string {
 	for sum, n := range unpacked {
 		all = strings.ReplaceAll(all, sum, fmt.Sprintf("#%d unpacked", n))
 	}
-	// The root certificates come from a module, and change with its version.
+	// The size of the root certificates changes with the version of their module.
 	return regexp.MustCompile(`"size":\s*\d+`).ReplaceAllString(all, "…")
 }
 
@@ -114,9 +114,8 @@ func layerAsText(t *testing.T, layer []byte) (text, sum string) {
 	return strings.Join(lines, "\n"), fmt.Sprintf("%x", sha256.Sum256(content))
 }
 
-// A container engine starts what the manifests say: /manager, as an unprivileged user, with certificates and with nothing to write to. What
-// is in the image goes wherever the image goes, in the form in which BuildKit attaches it: every user of the image can read it, and no
-// engine takes it for a platform.
+// A container engine starts /manager as an unprivileged user, with root certificates and no writable folder. The inventory is attached as
+// an attestation like BuildKit's: it travels with the image, every user can read it, and no engine mistakes it for a platform.
 func TestWhatIsInTheImage(t *testing.T) {
 	golden.Compare(t, "testdata/image.txt", described(t, files(t, image(t))))
 }
@@ -127,7 +126,7 @@ func TestTheSameProgramsMakeTheSameImage(t *testing.T) {
 	}
 }
 
-// The Dockerfile is for users of a container engine, and says the same.
+// The Dockerfile is for users of a container engine and has to make the same image.
 func TestTheDockerfileMakesTheSameImage(t *testing.T) {
 	dockerfile := string(read(t, "Dockerfile"))
 	for _, line := range []string{"COPY LICENSE /licenses/LICENSE", "USER 65532:65532", `ENTRYPOINT ["/manager"]`, "CGO_ENABLED=0",
@@ -145,7 +144,7 @@ func TestTheDockerfileMakesTheSameImage(t *testing.T) {
 	}
 }
 
-// A tag moves: an image that is built from one is not the reviewed one. Dependabot moves the digests.
+// A tag can move, so an image built from a tag may not be the reviewed one. Dependabot updates the digests.
 func TestTheDockerfileNamesItsBaseImagesByDigest(t *testing.T) {
 	dockerfile := string(read(t, "Dockerfile"))
 	bases := regexp.MustCompile(`(?m)^(?:FROM (?:--\S+ )?|# syntax=)(\S+)`).FindAllStringSubmatch(dockerfile, -1)
@@ -165,7 +164,7 @@ func TestTheDockerfileNamesItsBaseImagesByDigest(t *testing.T) {
 
 var required = regexp.MustCompile(`(?m)^\t(sigs\.k8s\.io/(?:controller-runtime|cluster-api)|k8s\.io/client-go) (v\S+)$`)
 
-// The inventory says what runs in a cluster: all modules of the program, with their versions and licences.
+// The inventory lists all modules of the program that runs in a cluster, with their versions and licences.
 func TestTheInventoryListsWhatTheProgramIsBuiltFrom(t *testing.T) {
 	folder := t.TempDir()
 	manager, err := filepath.Abs(filepath.Join(root, "bin", "manager"))

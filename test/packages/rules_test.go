@@ -29,7 +29,7 @@ const (
 	moveLabel    = "clusterctl.cluster.x-k8s.io/move"
 )
 
-// rules hold for every package, whichever tool renders it. A rule returns what it has found wrong.
+// rules apply to every package, whichever tool renders it. A rule returns what is wrong.
 var rules = map[string]func(*testing.T, []object) []string{
 	"every object has kubemend's labels":                            labelled,
 	"the manager is a Deployment that clusterctl and Tilt know":     oneManager,
@@ -54,7 +54,7 @@ func labelled(_ *testing.T, all []object) []string {
 	return found
 }
 
-// manager is the Deployment and its container of that name; nil if there is not one of each.
+// manager returns the only Deployment and its only container "manager"; nil for what does not exist.
 func manager(t *testing.T, all []object) (*appsv1.Deployment, *corev1.Container) {
 	t.Helper()
 	deployments := ofKind(all, "Deployment")
@@ -97,7 +97,7 @@ func secured(t *testing.T, all []object) []string {
 	pod, own := d.Spec.Template.Spec, c.SecurityContext
 	hostPath := func(v corev1.Volume) bool { return v.HostPath != nil }
 	return broken(map[string]bool{
-		// the image has a user that is not root; OpenShift chooses another one
+		// the image sets a non-root user; OpenShift chooses another one
 		"runs as root": !ptr.Deref(own.RunAsNonRoot, false) || !ptr.Deref(pod.SecurityContext.RunAsNonRoot, false) ||
 			own.RunAsUser != nil,
 		"writes to its root file system": !ptr.Deref(own.ReadOnlyRootFilesystem, false),
@@ -135,7 +135,7 @@ func redundant(t *testing.T, all []object) []string {
 	})
 }
 
-// flags are those that the container is started with; one without a value is true.
+// flags returns the flags of the container. A flag without a value is "true".
 func flags(c *corev1.Container) map[string]string {
 	given := map[string]string{}
 	for _, arg := range c.Args {
@@ -241,7 +241,7 @@ func answeredWebhooks(t *testing.T, all []object) []string {
 	return found
 }
 
-// webhooks are those of every configuration. Validating ones have all fields that mutating ones have, but one.
+// webhooks returns the webhooks of every configuration. MutatingWebhook has all fields of ValidatingWebhook.
 func webhooks(t *testing.T, all []object) map[*object][]admissionv1.MutatingWebhook {
 	t.Helper()
 	found := map[*object][]admissionv1.MutatingWebhook{}
@@ -251,7 +251,7 @@ func webhooks(t *testing.T, all []object) map[*object][]admissionv1.MutatingWebh
 	return found
 }
 
-// unanswered says why the API server could not ask the Service, or not trust its answer.
+// unanswered returns why the API server could not reach the Service or not verify its certificate.
 func unanswered(t *testing.T, all []object, o *object, serviceNamespace, service string) []string {
 	t.Helper()
 	var found []string
@@ -294,7 +294,7 @@ func convertedKinds(t *testing.T, all []object) []string {
 	return found
 }
 
-// movedTemplates: nothing owns a template, a policy or an override, so clusterctl move takes it along by this label alone.
+// movedTemplates: templates, policies and overrides have no owner, so clusterctl move moves them only if their CRD has this label.
 func movedTemplates(_ *testing.T, all []object) []string {
 	var found []string
 	for _, o := range ofKind(all, "CustomResourceDefinition") {
@@ -308,9 +308,9 @@ func movedTemplates(_ *testing.T, all []object) []string {
 	return found
 }
 
-// discoveredKinds: clusterctl move looks for objects of kinds with this label alone, and clusterctl itself adds it only to
-// what it installs. Without it requests and their templates stay behind, and the mark by which a request blocks the move is
-// not seen. What belongs to no namespace belongs to the management cluster, and stays there.
+// discoveredKinds: clusterctl move looks only for kinds whose CRD has this label, and clusterctl adds the label only to what it installs.
+// Without the label, requests and templates stay behind, and a request cannot block the move. Cluster-scoped objects belong to the
+// management cluster and must stay there.
 func discoveredKinds(t *testing.T, all []object) []string {
 	t.Helper()
 	var found []string
@@ -324,7 +324,7 @@ func discoveredKinds(t *testing.T, all []object) []string {
 	return found
 }
 
-// protectedMemory: only kubemend may write what it remembers in annotations; and a policy without a binding refuses nothing.
+// protectedMemory: only kubemend may write the annotations in which it stores its progress. A policy without a binding has no effect.
 func protectedMemory(t *testing.T, all []object) []string {
 	t.Helper()
 	var found []string

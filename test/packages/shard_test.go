@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// example is an overlay of docs/examples. In shard everything of config/shard gets the suffix and the namespace of one of several.
+// example returns the objects of an overlay in docs/examples. The overlay "shard" adds its own suffix and namespace to config/shard.
 func example(t *testing.T, name string) []object {
 	t.Helper()
 	return objects(t, kustomized(t, filepath.Join("..", "docs", "examples", name)))
@@ -36,15 +36,14 @@ func TestAShardSharesNoObjectWithOtherInstallations(t *testing.T) {
 	}
 }
 
-// Otherwise two of them would overwrite each other's objects, or wait for each other's lease, or be taken for a part of
-// clusterctl's provider.
+// Otherwise two shards would overwrite each other's objects or wait for each other's lease, or clusterctl would count them as its provider.
 func TestShardsDoNotOverlap(t *testing.T) {
 	const own = "kubemend-east"
 	for _, o := range example(t, "shard") {
 		switch {
 		case o.GetKind() == "Namespace" && o.GetName() != own, o.GetKind() != "Namespace" && !strings.Contains(o.GetName(), "-shard-east"):
 			t.Errorf("%s: another shard has the same", id(&o))
-		case o.GetKind() == "RoleBinding" && o.GetNamespace() == "fleet-east": // of its clusters, where its rights are
+		case o.GetKind() == "RoleBinding" && o.GetNamespace() == "fleet-east": // where the shard has its rights on its clusters
 		case o.GetKind() != "Namespace" && o.GetKind() != "ClusterRoleBinding" && o.GetNamespace() != own:
 			t.Errorf("%s is not in the namespace of the shard", id(&o))
 		}
@@ -52,7 +51,7 @@ func TestShardsDoNotOverlap(t *testing.T) {
 	}
 }
 
-// Prometheus finds what is in the namespace of a Service. Of the rest there is one for all shards: rules that are loaded twice alert twice.
+// Each shard has its own Service, which Prometheus finds in its namespace. The rules exist only once, or each alert would fire twice.
 func TestTheMonitoringOfAShardFindsItsManager(t *testing.T) {
 	all := example(t, "shard-monitoring")
 	found := map[string]bool{}
@@ -83,11 +82,11 @@ func TestTheMonitoringOfAShardFindsItsManager(t *testing.T) {
 	}
 }
 
-// A manager of a part reads it from a ConfigMap, which the user changes, and leaves what belongs to all to another one.
+// The manager of a part reads the name of the part from a ConfigMap, which the user edits. It leaves cluster-wide tasks to another manager.
 func TestAManagerOfAPartGetsItsName(t *testing.T) {
 	for name, row := range map[string]struct {
 		all   []object
-		flags map[string]string // besides those of every part
+		flags map[string]string // besides the flags of every part
 		part  map[string]any
 		rules []string
 	}{
@@ -143,7 +142,7 @@ func TestTheExampleOfAShardNamesARelease(t *testing.T) {
 	}
 }
 
-// Metrics are for Prometheus, which a policy can name; API servers and kubelets it cannot.
+// A NetworkPolicy can name Prometheus as a peer, but not API servers or kubelets, so only the port of metrics is restricted.
 func TestOnlyNamedPeersMayReadMetrics(t *testing.T) {
 	for name, all := range map[string][]object{"standalone": standalone(t), "default": beside(t), "clusterctl": provider(t),
 		"shard": objects(t, kustomized(t, "shard"))} {
@@ -164,8 +163,7 @@ func TestOnlyNamedPeersMayReadMetrics(t *testing.T) {
 	}
 }
 
-// Prometheus finds the managers, and sends its token, which may read metrics alone, to the server that has the certificate that it
-// verifies.
+// Prometheus must find the managers, verify their certificate, and send a token that may read nothing but metrics.
 func TestPrometheusReadsTheMetricsOfTheManager(t *testing.T) {
 	all := byID(objects(t, kustomized(t, "observability")))
 	field := func(object string, way ...string) any {

@@ -23,14 +23,14 @@ const (
 	hostKinds = "CRDs of HostRemediation, Metal3Remediation and their templates"
 )
 
-// documented are the roles that the document has a table for each, between comments with their names.
+// documented are the roles with a table in the document, each between comments with its name.
 var documented = []string{
 	"kubemend-manager-role", "kubemend-hosts", "kubemend-nodes", "kubemend-api-servers", "kubemend-node-leases", "kubemend-cluster-wide",
 	"kubemend-leader-election", "kubemend-workload-reader", "kubemend-workload-fencer",
 }
 
-// TestRightsAreDocumented holds the tables of the document to the roles: with -update it rewrites what may be done to which
-// kind. What for is said in the document alone, and a kind without a purpose fails either way.
+// TestRightsAreDocumented compares the tables of the document with the roles; with -update it rewrites the kinds and verbs. The purpose of
+// a right is written by hand in the document, and a kind without a purpose fails the test.
 func TestRightsAreDocumented(t *testing.T) {
 	content, err := os.ReadFile(document)
 	must.Do(t, err)
@@ -53,7 +53,7 @@ func TestRightsAreDocumented(t *testing.T) {
 	golden.Compare(t, document, text)
 }
 
-// table says of each kind of a role what may be done to it, and what for, which is in the table as it is.
+// table returns the table of a role. It takes the purposes from the present table.
 func table(t *testing.T, role string, grants []Grant, is string) string {
 	t.Helper()
 	purposes := map[string]string{}
@@ -81,8 +81,7 @@ func table(t *testing.T, role string, grants []Grant, is string) string {
 	return b.String()
 }
 
-// verbsOf are the verbs among rights on one kind: those for all of its objects, and those for some, with how many names they
-// are granted for.
+// verbsOf lists the verbs of rights on one kind. For a verb that is granted only for named objects, it adds the number of names.
 func verbsOf(rights []Right) string {
 	named, all := map[string]int{}, map[string]bool{}
 	for _, r := range rights {
@@ -102,7 +101,7 @@ func verbsOf(rights []Right) string {
 	return strings.Join(verbs, ", ")
 }
 
-// Records are in a role of their own, which Kubernetes adds to those of users who may view a namespace, and to no role of the manager.
+// Records have a role of their own, which Kubernetes aggregates to the role view. The manager gets no rights from it.
 func TestWhoMayViewANamespaceMayReadItsRecordsAndNoMore(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", "view-records.yaml"))
 	must.Do(t, err)
@@ -124,7 +123,7 @@ func TestWhoMayViewANamespaceMayReadItsRecordsAndNoMore(t *testing.T) {
 	}
 }
 
-// shipped are the rights of all roles that kubemend ships for itself.
+// shipped returns the rights of all roles that kubemend ships for itself.
 func shipped(t *testing.T) []Grant {
 	t.Helper()
 	var all []unstructured.Unstructured
@@ -140,7 +139,8 @@ func shipped(t *testing.T) []Grant {
 	return grants
 }
 
-// worst says for each role what docs/security.md calls what can be written with it: the row of the table, and words in it.
+// worst has, for each role, its row in the table of docs/security.md, and by kind the words there for what somebody with the right to write
+// could do.
 var worst = map[string]struct {
 	row   string
 	words map[string]string
@@ -184,7 +184,7 @@ var worst = map[string]struct {
 	"kubemend-node-leases": {"NodeHealthChecks", map[string]string{"coordination.k8s.io/leases": "leases of node maintenance"}},
 }
 
-// A right to write that is granted some day is thought of as one that is taken over.
+// Whoever adds a right to write has to document what an attacker could do with it.
 func TestTheSecurityPageNamesTheWorstUseOfEachRight(t *testing.T) {
 	content, err := os.ReadFile("../../docs/security.md")
 	must.Do(t, err)

@@ -1,7 +1,6 @@
-// Package rights compares what kubemend is granted with what it does.
+// Package rights compares what kubemend is granted, in the shipped manifests, with what it does, in the audit logs of API servers.
 //
-// Granted is in the manifests that ship, done is in the audit logs of the API servers. The comparison is of single rights: one verb, on one
-// kind of objects or at one path. It does no I/O.
+// It compares single rights: one verb on one kind of objects, or at one path. It does no I/O.
 package rights
 
 import (
@@ -16,18 +15,18 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// Right is that one thing may be done, or was: Verb on objects of Group and Resource, or at URL.
+// Right is a kind of request that is granted or was made: Verb on objects of Group and Resource, or at URL.
 type Right struct {
-	// Group and Resource are the kind of the objects; a subresource is behind a slash. Both are empty where there is a URL.
+	// Group and Resource are the kind of the objects, with a subresource after a slash. They are empty if URL is set.
 	Group, Resource string
-	// Namespace and Name say of which objects; empty for all.
+	// Namespace and Name limit the right to some objects; empty means all.
 	Namespace, Name string
-	// URL is a path that is no object's. One that ends with * stands for all that begin like it.
+	// URL is a path outside of the API of objects. If it ends with *, it stands for all paths with that prefix.
 	URL  string
 	Verb string
 }
 
-// String is how a right is called in tests and in the docs, such as "patch metal3.io/baremetalhosts".
+// String returns a right as in tests and in the documentation, such as "patch metal3.io/baremetalhosts".
 func (r Right) String() string {
 	if r.URL != "" {
 		return r.Verb + " " + r.URL
@@ -51,8 +50,7 @@ func (r Right) covers(done Right) bool {
 		(r.Namespace == "" || r.Namespace == done.Namespace) && (r.Name == "" || r.Name == done.Name)
 }
 
-// width is how much r is good for: that for one object alone is narrower than that for all of a namespace, and that narrower
-// than any other.
+// width ranks rights: a right on one object is narrower than one on a namespace, which is narrower than one on all namespaces.
 func (r Right) width() int {
 	switch {
 	case r.Name != "":
@@ -64,7 +62,7 @@ func (r Right) width() int {
 	}
 }
 
-// Grant is a right with the role that it comes from.
+// Grant is a right and the role that grants it.
 type Grant struct {
 	Right
 
@@ -73,14 +71,14 @@ type Grant struct {
 
 func (g Grant) String() string { return fmt.Sprintf("%s (%s)", g.Right, g.Role) }
 
-// Granted are the rights that roles among the objects give by themselves. A role that collects the rules of others gives
-// none. A Role counts for its namespace alone.
+// Granted returns the rights that the roles among the objects contain. An aggregated role contains none. The rights of a Role are limited
+// to its namespace.
 func Granted(objects []unstructured.Unstructured) ([]Grant, error) {
 	var all []Grant
 	for i := range objects {
 		switch o := &objects[i]; o.GetKind() {
 		case "ClusterRole", "Role":
-			role := &rbacv1.ClusterRole{} // a Role has the same fields, and no more
+			role := &rbacv1.ClusterRole{} // a Role has a subset of these fields
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, role, true); err != nil {
 				return nil, fmt.Errorf("read %s %s: %w", o.GetKind(), o.GetName(), err)
 			}
@@ -95,7 +93,7 @@ func Granted(objects []unstructured.Unstructured) ([]Grant, error) {
 	return all, nil
 }
 
-// Of are those of the grants that come from one of the roles.
+// Of returns the grants of some roles.
 func Of(grants []Grant, roles ...string) []Grant {
 	return slices.DeleteFunc(slices.Clone(grants), func(g Grant) bool { return !slices.Contains(roles, g.Role) })
 }
@@ -121,14 +119,13 @@ func expand(rule rbacv1.PolicyRule) []Right {
 	return all
 }
 
-// Used are the rights that a user has made use of, each of them once, without what was forbidden.
+// Used returns the rights that a user's requests needed, without those that were forbidden.
 func Used(events []auditv1.Event, user string) []Right { return asked(events, user, false) }
 
-// Refused are the rights that a user would have needed and does not have, each of them once. What was refused for another
-// reason, such as by a webhook, is none of them.
+// Refused returns the rights that a user's forbidden requests needed. Requests that webhooks refused, for example, do not count.
 func Refused(events []auditv1.Event, user string) []Right { return asked(events, user, true) }
 
-// decision is the annotation by which the API server says in its audit log how it answered whether the user may.
+// decision is the audit annotation with the result of the authorization.
 const decision = "authorization.k8s.io/decision"
 
 func asked(events []auditv1.Event, user string, forbidden bool) []Right {
@@ -158,8 +155,8 @@ func rightFor(e *auditv1.Event) Right {
 	return r
 }
 
-// Unused are those of the grants that nothing of what was done needed. Where several cover the same, the narrowest of them is what it
-// needed: what is allowed in one namespace, and used there alone, need not be allowed in all.
+// Unused returns the grants that no request needed. If several grants cover a request, it needed the narrowest, so a right in all
+// namespaces is unused if a right in one namespace would do.
 func Unused(granted []Grant, done []Right) []Grant {
 	used := map[Right]bool{}
 	for _, d := range done {

@@ -14,7 +14,7 @@ import (
 // NodeHealthCheck is the kind of checks of nodes.
 var NodeHealthCheck = Kind{nhcv1.GroupVersion.String(), "NodeHealthCheck"}
 
-// Parts of specs of checks.
+// Parts of NodeHealthCheck specs.
 const (
 	oneTemplate  = `"remediationTemplate":{"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"default","name":"a"}`
 	bothDefaults = `"unhealthyConditions":[{"duration":"300s","status":"False","type":"Ready"},
@@ -50,7 +50,7 @@ func differentSteps(n int) []string {
 	return all
 }
 
-// sameSteps are as many steps as there may be, with one template.
+// sameSteps returns the highest allowed number of steps, all with the same template.
 func sameSteps(kind string) []string {
 	all := make([]string, 20)
 	for i := range all {
@@ -59,7 +59,7 @@ func sameSteps(kind string) []string {
 	return all
 }
 
-// NodeHealthChecks are requests for checks, while no webhook is there.
+// NodeHealthChecks are requests that create checks while no webhook runs.
 func NodeHealthChecks() []Row {
 	var rows []Row
 	for _, row := range slices.Concat(acceptedChecks, acceptedSteps) {
@@ -76,7 +76,7 @@ func NodeHealthChecks() []Row {
 	})
 }
 
-// DocumentedChecks are requests with the manifests of the documentation, and with one of them without its slip.
+// DocumentedChecks are requests with the documentation's manifests, and with a corrected copy of a wrong one.
 func DocumentedChecks() []Row {
 	const provider = `"remediationTemplate":{"apiVersion":"medik8s.io/v1alpha1","kind":"ProviderXRemediationTemplate",
 		"name":"group-x","namespace":"default"}`
@@ -97,7 +97,7 @@ func DocumentedChecks() []Row {
 	quoted := documented("000/nodehealthcheck-with-options.yaml")
 	conditions := []any{map[string]any{"type": "Ready", "status": "False", "duration": "300s"}}
 	if err := unstructured.SetNestedSlice(quoted.Object, conditions, "spec", "unhealthyConditions"); err != nil {
-		panic(err) // a slip in a manifest
+		panic(err) // a mistake in the manifest
 	}
 	return append(rows, Row{
 		Name: "NodeHealthCheck: seed 000 with all options, and its status in quotation marks", Strict: true, Object: quoted,
@@ -135,7 +135,7 @@ var acceptedChecks = []acceptedCheck{
 	{"the longest negative one", specWith(oneTemplate, `"healthyDelay":"-2562047h"`)},
 }
 
-// refusedChecks are those that Manifests does not have.
+// refusedChecks are refused checks that are not in Manifests.
 var refusedChecks = []refusedCheck{
 	{"C12: both thresholds", specWith(oneTemplate, `"minHealthy":"51%","maxUnhealthy":"49%"`),
 		"spec: Invalid value: minHealthy and maxUnhealthy cannot be specified at the same time"},
@@ -256,7 +256,7 @@ var refusedSteps = []refusedCheck{
 		"found RebootTemplate default/a in more than one step"},
 }
 
-// noTimeout is the only error about a timeout that is not a duration.
+// noTimeout returns the error for a timeout that is not a valid duration.
 func noTimeout(text string) string {
 	return fmt.Sprintf(`"a" is invalid: spec.escalatingRemediations[0].timeout: Invalid value: %q: `+
 		"timeout must be a duration such as 5m, of at least 1m and at most 596523h", text)

@@ -6,33 +6,33 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// The kinds of remediations, in every version. Each has a Template.
+// The kinds of remediations in every version. Each kind has a template kind.
 var (
 	Metal3V1Beta1 = Kind{v1beta1.GroupVersion.String(), "Metal3Remediation"}
 	Metal3V1Beta2 = Kind{v1beta2.GroupVersion.String(), "Metal3Remediation"}
 	Host          = Kind{mendv1.GroupVersion.String(), "HostRemediation"}
 
-	// Current are those with the fields of v1beta2.
+	// Current are the kinds with the fields of v1beta2.
 	Current = []Kind{Metal3V1Beta2, Host}
 )
 
-// A strategy in which everything is the default, in the current versions and in v1beta1.
+// Specs with all defaults, in the current versions and in v1beta1.
 const (
 	Complete        = `{"strategy":{"retryLimit":1,"timeoutSeconds":600,"type":"Reboot"}}`
 	CompleteV1Beta1 = `{"strategy":{"retryLimit":1,"timeout":"10m0s","type":"Reboot"}}`
 )
 
-// notDuration is the message of a rule that cannot read a duration.
+// notDuration is the error of a CEL rule that cannot parse a duration.
 const notDuration = "type conversion error from 'string' to 'google.protobuf.Duration'"
 
-// What each rule says about a remediation, and about a template.
+// The message of each rule for a remediation and for a template.
 var (
 	tooShort  = [2]string{"min duration is 100 seconds", "min duration is 100 seconds"}
 	notReboot = [2]string{"is only supported remediation strategy", "only supported remediation strategy is reboot"}
 	noRetry   = [2]string{"is minimum retrylimit", "minimum retry limit is 1"}
 )
 
-// accepted is a spec and what becomes of it, nothing if it stays as it is; refused is a spec and why.
+// accepted is a spec and its stored form, or "" if it does not change. refused is a spec and the errors.
 type (
 	accepted struct{ name, spec, becomes string }
 	refused  struct {
@@ -51,13 +51,13 @@ var acceptedNow = []accepted{
 	{"a field of v1beta1, which is dropped", `{"strategy":{"type":"Reboot","timeout":"300s"}}`, Complete},
 }
 
-// acceptedOfHosts are those that a Metal3Remediation of v1beta2 refuses: H-11, a HostRemediation may ask for no retry.
+// acceptedOfHosts are accepted HostRemediations that a Metal3Remediation of v1beta2 refuses. H-11: a HostRemediation may have no retry.
 var acceptedOfHosts = []accepted{
 	{"no retry", `{"strategy":{"retryLimit":0,"timeoutSeconds":600,"type":"Reboot"}}`, ``},
 	{"the maximum of every number", `{"strategy":{"retryLimit":100,"timeoutSeconds":86400,"type":"Reboot"}}`, ``},
 }
 
-// What is accepted in v1beta1 comes back as it is stored, in v1beta2.
+// These are stored in v1beta2 and read back in v1beta1.
 var acceptedV1Beta1 = []accepted{
 	{"no spec", ``, `{}`},
 	{"an empty spec", `{}`, ``},
@@ -76,8 +76,8 @@ var refusedV1Beta1 = []refused{
 		[2]string{`must be of type string: "integer"`, `must be of type string: "integer"`}},
 }
 
-// Remediations are requests for remediations and for their templates, while no webhook but the conversion is there. What the current
-// versions refuse is in Manifests.
+// Remediations are requests that create remediations and templates while only the conversion webhook runs. Manifests has what the current
+// versions refuse.
 func Remediations() []Row {
 	rows := rowsOf(Metal3V1Beta1, acceptedV1Beta1, refusedV1Beta1)
 	for _, k := range Current {
@@ -94,7 +94,7 @@ func Remediations() []Row {
 	})
 }
 
-// rowsOf has every row for a remediation and for its template.
+// rowsOf returns the rows for a remediation kind and for its template.
 func rowsOf(k Kind, good []accepted, bad []refused) []Row {
 	rows := make([]Row, 0, 2*(len(good)+len(bad)))
 	for i, kind := range []Kind{k, k.Template()} {
@@ -121,7 +121,7 @@ func emptyTemplates(k Kind) []Row {
 	}
 }
 
-// CompletedTemplates are requests while the webhook is there that completes templates.
+// CompletedTemplates are requests while the defaulting webhook for templates runs.
 func CompletedTemplates() []Row {
 	rows := make([]Row, 0, 15)
 	for _, row := range []struct {
@@ -162,7 +162,7 @@ func CompletedTemplates() []Row {
 	return rows
 }
 
-// DocumentedTemplates are requests with the templates of the documentation of CAPM3.
+// DocumentedTemplates are requests with the templates of CAPM3's documentation.
 func DocumentedTemplates() []Row {
 	return []Row{{
 		Name:   "v1beta1 Metal3RemediationTemplate: that of CAPM3's documentation for workers",
@@ -175,10 +175,10 @@ func DocumentedTemplates() []Row {
 	}}
 }
 
-// Conversion is a spec in v1beta1, what it is in v1beta2, and what comes back of it in v1beta1.
+// Conversion is a spec in v1beta1, its conversion to v1beta2, and the result of converting that back.
 type Conversion struct{ Name, Old, New, Back string }
 
-// Conversions are for remediations and for their templates. Which value becomes which is held by the tests of api/infrastructure/v1beta1.
+// Conversions are for remediations and templates. The tests of api/infrastructure/v1beta1 cover all values.
 var Conversions = []Conversion{
 	{
 		"C9: with a timeout", `{"strategy":{"type":"Reboot","retryLimit":2,"timeout":"300s"}}`,

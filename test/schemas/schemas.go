@@ -1,5 +1,5 @@
-// Package schemas has requests for objects of kubemend's kinds, each with what an API server answers: as tables, which
-// test/api asks, and of which one is a part of docs/reference/bad-input.md.
+// Package schemas has tables of requests for objects of kubemend's kinds, with the expected answer of the API server. test/api sends the
+// requests, and docs/reference/bad-input.md shows one of the tables.
 package schemas
 
 import (
@@ -14,27 +14,27 @@ import (
 	"github.com/kubemend/kubemend/test/seeds"
 )
 
-// Row is one request that creates an object, and its answer.
+// Row is a request that creates an object, and the expected answer.
 type Row struct {
-	// Name says what is special about the object. It starts with its kind.
+	// Name starts with the kind and describes the object.
 	Name string
 
 	Object *unstructured.Unstructured
 
-	// Strict asks for the refusal of unknown fields.
+	// Strict requests the refusal of unknown fields.
 	Strict bool
 
-	// Refused is a part of the message of the refusal, and empty if the object is accepted.
+	// Refused is a part of the error, or "" if the object is accepted.
 	Refused string
 
-	// Becomes is the spec of the accepted object, that which a template embeds, as JSON: Absent if there is none, and empty if any will do.
+	// Becomes is the stored spec as JSON (of a template, the embedded spec), Absent if there is none, or "" if the row does not check it.
 	Becomes string
 }
 
-// Absent is the spec of an object that has none.
+// Absent is the spec of an object without a spec.
 const Absent = "null"
 
-// Check returns what is wrong with an answer, and nothing if it is the one of the row.
+// Check returns what is wrong with an answer, or "" if it is as expected.
 func (r Row) Check(stored *unstructured.Unstructured, err error) string {
 	switch {
 	case r.Refused == "" && err != nil:
@@ -56,10 +56,10 @@ func (k Kind) String() string {
 	return k.APIVersion[strings.Index(k.APIVersion, "/")+1:] + " " + k.Kind
 }
 
-// Template is the kind of templates of remediations of kind k.
+// Template returns the kind of the templates for remediations of kind k.
 func (k Kind) Template() Kind { return Kind{k.APIVersion, k.Kind + "Template"} }
 
-// Object is an object of this name with this spec, which is JSON; it has none if that is empty. A template embeds it.
+// Object returns an object with this spec in JSON, or without a spec. A template embeds the spec.
 func (k Kind) Object(name, spec string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(schema.FromAPIVersionAndKind(k.APIVersion, k.Kind))
@@ -77,7 +77,7 @@ func (k Kind) Object(name, spec string) *unstructured.Unstructured {
 	return o
 }
 
-// Spec is the spec of an object, that which a template embeds, as JSON.
+// Spec returns the spec of an object as JSON; of a template, the embedded spec.
 func Spec(o *unstructured.Unstructured) string {
 	fields := []string{"spec"}
 	if strings.HasSuffix(o.GetKind(), "Template") {
@@ -93,11 +93,11 @@ func Spec(o *unstructured.Unstructured) string {
 	return marshal(spec)
 }
 
-// JSON is the object of this text, with integers as an API server reads them.
+// JSON parses a JSON object, with integers as int64 like an API server.
 func JSON(text string) map[string]any {
 	var o map[string]any
 	if err := utiljson.Unmarshal([]byte(text), &o); err != nil {
-		panic(fmt.Sprintf("%v: %s", err, text)) // a slip in a table
+		panic(fmt.Sprintf("%v: %s", err, text)) // a mistake in a table
 	}
 	return o
 }
@@ -112,12 +112,13 @@ func compact(text string) string {
 func marshal(o map[string]any) string {
 	content, err := json.Marshal(o)
 	if err != nil {
-		panic(err) // it was JSON before
+		panic(err) // it was parsed from JSON
 	}
 	return string(content)
 }
 
-// documented is the last object of a manifest of the documentation, which a check of machines precedes in some; nil if it is no YAML.
+// documented returns the last object of a manifest of the documentation, or nil if the manifest is invalid YAML. In some manifests a
+// MachineHealthCheck precedes the object.
 func documented(file string) *unstructured.Unstructured {
 	objects, err := seeds.Objects(file)
 	if err != nil {
@@ -126,15 +127,15 @@ func documented(file string) *unstructured.Unstructured {
 	return objects[len(objects)-1]
 }
 
-// Manifest is an object that an API server refuses without a webhook: a valid one, in which one field is another.
-// docs/reference/bad-input.md lists them.
+// Manifest is an object that an API server refuses without a webhook: a valid object with one wrong field. docs/reference/bad-input.md
+// lists all of them.
 type Manifest struct {
 	Kind, Field string
 	Value       any // nil: the field is missing
 	Says        string
 }
 
-// valid are objects that are accepted, by kind and version.
+// valid are accepted objects, by kind and version.
 var valid = map[string]string{
 	"HostRemediation": `{"apiVersion":"kubemend.io/v1alpha1","spec":{"strategy":{"type":"Reboot","retryLimit":1,"timeoutSeconds":300}}}`,
 	"HostRemediationTemplate": `{"apiVersion":"kubemend.io/v1alpha1",
@@ -169,7 +170,7 @@ const (
 	templated = "spec.template.spec.strategy."
 )
 
-// Manifests are those that are refused.
+// Manifests are the refused objects.
 var Manifests = []Manifest{
 	{"HostRemediation", strategy + "timeoutSeconds", 0, "should be greater than or equal to 100"},
 	{"HostRemediation", strategy + "timeoutSeconds", 99, "should be greater than or equal to 100"},
@@ -264,7 +265,7 @@ var Manifests = []Manifest{
 		"Allow is for a Cluster, a MachineHealthCheck or a RemediationPolicy"},
 }
 
-// Objects are the object that is refused, and the valid one.
+// Objects returns the refused object and the valid one.
 func (m Manifest) Objects() (bad, good *unstructured.Unstructured) {
 	good = &unstructured.Unstructured{Object: JSON(valid[m.Kind])}
 	good.SetKind(strings.Fields(m.Kind)[0])
@@ -277,7 +278,7 @@ func (m Manifest) Objects() (bad, good *unstructured.Unstructured) {
 	return bad, good
 }
 
-// Refuses reports whether an answer is that of the row, with the kind and the name of the field.
+// Refuses reports whether an error has the message of the row, the kind and the name of the field.
 func (m Manifest) Refuses(err error) bool {
 	if err == nil {
 		return false
@@ -286,7 +287,7 @@ func (m Manifest) Refuses(err error) bool {
 	return strings.Contains(text, m.Says) && strings.Contains(text, strings.Fields(m.Kind)[0]) && names(text, m.Field)
 }
 
-// names reports whether text names a field, or one that it is in: of what is wrong with one field by another, the message is about both.
+// names reports whether text names the field or a field around it. A rule about two fields reports the field around both.
 func names(text, field string) bool {
 	parts := strings.Split(strings.ReplaceAll(field, ".0", "[0]"), ".")
 	for n := len(parts) - 1; n > 0; n-- {
@@ -297,7 +298,7 @@ func names(text, field string) bool {
 	return strings.Contains(text, strings.Join(parts, "."))
 }
 
-// change sets a field, or takes it away.
+// change sets a field, or removes it if value is nil.
 func change(in any, path []string, value any) {
 	for _, key := range path[:len(path)-1] {
 		if list, is := in.([]any); is && key == "0" {

@@ -1,10 +1,10 @@
-// Package seeds has the manifests of five documents from which users may have their checks, as these print them, slips included, and what
-// an API server answers to each.
+// Package seeds has the manifests of documents that users may have copied, with their mistakes, and the API server's answer to each.
 //
-// 000 is the first README of medik8s' operator, 001 OKD's documentation of it, 003 the Metal3 book on remediation, and 004 the Cluster API
-// book on MachineHealthChecks; 002, medik8s' workflow, has no manifest. What they say besides is in test/RULES.md, sentence by sentence.
-// Two things are not as printed: the pages have callouts such as (1) behind some lines of 001, and nodehealthcheck-with-options.yaml is
-// nodehealthcheck.yaml of 000 with the signs of its comments removed.
+// 000 is the first README of medik8s' operator, 001 OKD's documentation of that operator, 003 the Metal3 book on remediation, and 004 the
+// Cluster API book on MachineHealthChecks. 002, medik8s' workflow, has no manifest. test/RULES.md lists the sentences of all documents.
+//
+// Two files differ from the documents: 001 lacks callouts such as (1) after some lines, and in 000 nodehealthcheck-with-options.yaml is
+// nodehealthcheck.yaml with the commented lines uncommented.
 package seeds
 
 import (
@@ -19,18 +19,18 @@ import (
 //go:embed */*.yaml
 var files embed.FS
 
-// Manifest is a file with the answer of an API server that refuses unknown fields and serves all kinds of Cluster API and kubemend.
+// Manifest is a file, and the answer of an API server that refuses unknown fields and serves all kinds of Cluster API and kubemend.
 type Manifest struct {
 	File string
 
-	// Refused is a part of the message with which an object of the file is refused, and empty if all are accepted.
+	// Refused is a part of the error for an object of the file, or "" if all objects are accepted.
 	Refused string
 }
 
-// notYAML is what is said of a line "..." among fields, by which a document leaves something out. No client sends it to an API server.
+// notYAML is the error for a line "..." among fields, which abridges a manifest. Clients report it before they send anything.
 const notYAML = "mapping values are not allowed in this context"
 
-// All are the files of all documents. docs/differences.md says the same of those that are refused.
+// All are the files of all documents. docs/differences.md lists the refused ones too.
 var All = []Manifest{
 	{File: "000/nodehealthcheck.yaml"},
 	{File: "000/nodehealthcheck-with-options.yaml", Refused: `spec.unhealthyConditions[0].status: Invalid value: "boolean"`},
@@ -45,7 +45,7 @@ var All = []Manifest{
 	{File: "004/kubeadm-control-plane.yaml", Refused: notYAML},
 }
 
-// Objects are those of a file as kubectl reads them: in their order, and of each document what comes before "...", by which YAML ends one.
+// Objects returns the objects of a file in the order in which kubectl reads them. A line "..." ends a document.
 func Objects(file string) ([]*unstructured.Unstructured, error) {
 	content, err := files.ReadFile(file)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command archive packs files for users who install them by hand, or by krew: as .tar.gz, or as .zip, by the name of the archive.
+// Command archive packs files as .tar.gz or .zip, by the name of the archive, for users who install them by hand or with krew.
 //
-// The same files and time make the same bytes: entries are sorted by name, have no owner, and may be executed or only read.
+// The same files and time give the same bytes: entries are sorted, have no owner, and one of two modes.
 package main
 
 import (
@@ -49,7 +49,7 @@ func run(created time.Time, out string, args []string) error {
 	if err != nil {
 		return err
 	}
-	var content bytes.Buffer // an archive is written whole, or not at all
+	var content bytes.Buffer // so that no incomplete archive is written
 	switch {
 	case strings.HasSuffix(out, ".tar.gz"):
 		err = tarOf(&content, created, entries)
@@ -68,13 +68,13 @@ func run(created time.Time, out string, args []string) error {
 	return nil
 }
 
-// The modes that there are, whatever those of the machine are that the archive is made on.
+// The modes of entries, whatever the modes on the build machine are.
 const (
 	readable   = 0o644
 	executable = 0o755
 )
 
-// read reads the files of arguments, which are NAME=FILE, in the order of their names.
+// read reads the files of arguments NAME=FILE, sorted by name.
 func read(args []string) ([]entry, error) {
 	entries := make([]entry, 0, len(args))
 	for _, arg := range args {
@@ -106,7 +106,7 @@ func read(args []string) ([]entry, error) {
 }
 
 func tarOf(out io.Writer, created time.Time, entries []entry) error {
-	packed, err := gzip.NewWriterLevel(out, gzip.BestCompression) // its header has no time and no name unless it is given one
+	packed, err := gzip.NewWriterLevel(out, gzip.BestCompression) // gzip writes no time and no name unless they are set
 	if err != nil {
 		return err
 	}

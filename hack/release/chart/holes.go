@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// On these conditions parts of the chart are there.
+// Conditions of parts of the chart.
 const (
 	webhooksOn   = ".Values.webhooks.enabled"
 	hostsOn      = ".Values.kinds.hostRemediation"
@@ -24,19 +24,19 @@ const (
 	within       = `include "kubemend.within" .`
 )
 
-// serviceAccount is the hole for the name of the manager's.
+// serviceAccount is the hole for the name of the manager's ServiceAccount.
 const serviceAccount = hole + ".Values.serviceAccount.name" + mark
 
-// clusterWide is the role of what a manager of one namespace needs of kinds without one.
+// clusterWide is the ClusterRole for cluster-scoped kinds that a manager of one namespace needs too.
 const clusterWide = "kubemend-cluster-wide"
 
-// inOneNamespace are the bindings of a manager for one namespace, made of those for the whole cluster: the same as those of
+// inOneNamespace derives the bindings of a manager of one namespace from those for the whole cluster. They equal the bindings of
 // config/rbac/one-namespace.
 func inOneNamespace(objects []tree) ([]tree, error) {
 	var bindings []tree
 	for _, o := range objects {
 		name := at(o, "metadata", "name")
-		if o["kind"] != "ClusterRoleBinding" || name == "kubemend-nodes" || name == "kubemend-metrics-reader" { // which have no namespace
+		if o["kind"] != "ClusterRoleBinding" || name == "kubemend-nodes" || name == "kubemend-metrics-reader" { // always cluster-scoped
 			continue
 		}
 		content, err := yaml.Marshal(o)
@@ -58,15 +58,15 @@ func inOneNamespace(objects []tree) ([]tree, error) {
 	return bindings, nil
 }
 
-// ownLabels are the values with the labels of one kind of objects.
+// ownLabels are the values with extra labels, by kind of objects.
 var ownLabels = map[string]string{
 	"ServiceMonitor": ".Values.serviceMonitor.labels ", "PrometheusRule": ".Values.prometheusRule.labels ", "ConfigMap": ".Values.dashboards.labels ",
 }
 
-// leaseNamespace is where the manifests have the leases on nodes.
+// leaseNamespace is the namespace of leases on nodes in the manifests.
 const leaseNamespace = "medik8s-leases"
 
-// dig makes the holes of an object, and returns the condition on which it is there at all; none if it is empty.
+// dig makes the holes of an object, and returns the condition of the object, or "" for none.
 func dig(kind, name string, o tree) string {
 	if condition := digMonitoring(kind, name, o); condition != "" {
 		return condition
@@ -101,7 +101,7 @@ func dig(kind, name string, o tree) string {
 	return ""
 }
 
-// digMonitoring makes the holes of what Prometheus and Grafana need, and returns its condition; empty for other objects.
+// digMonitoring makes the holes of objects for Prometheus and Grafana, and returns their condition, or "" for other objects.
 func digMonitoring(kind, name string, o tree) string {
 	switch {
 	case kind == "ServiceMonitor":
@@ -120,7 +120,7 @@ func digMonitoring(kind, name string, o tree) string {
 	return monitorOn
 }
 
-// digRights: what a feature needs is bound where the feature is, and in the namespace of the manager's objects if it has one alone.
+// digRights makes the bindings of a feature depend on the feature, and puts them into the manager's namespace if it works in only one.
 func digRights(kind, name string, o tree) string {
 	metadata := at(o, "metadata").(tree)
 	if at(o, "subjects", "name") == "kubemend-manager" {
@@ -151,7 +151,7 @@ func digRights(kind, name string, o tree) string {
 	return where + feature
 }
 
-// digLeaseNamespace: the leases in it may be those of medik8s' operators as well, so it outlives the release.
+// digLeaseNamespace keeps the Namespace after the release is deleted, because leases of medik8s' operators may be in it.
 func digLeaseNamespace(o tree) string {
 	metadata := at(o, "metadata").(tree)
 	metadata["name"] = hole + `include "kubemend.leaseNamespace" .` + mark
@@ -159,14 +159,14 @@ func digLeaseNamespace(o tree) string {
 	return "and (" + nodeRights + ") .Values.rights.createLeaseNamespace"
 }
 
-// digKind: what a CRD holds is lost with it, so it outlives the release unless the user says otherwise.
+// digKind keeps a CRD after the release is deleted, unless the user decides otherwise, because its objects are deleted with it.
 func digKind(name string, o tree) string {
 	annotations := at(o, "metadata", "annotations").(tree)
 	annotations["helm.sh/resource-policy"] = optional + `(ternary "keep" "" .Values.kinds.keep)` + mark
 	return conditionOf(name)
 }
 
-// conditionOf is on what a kind depends, by a name in which it occurs.
+// conditionOf returns the condition of an object whose name contains a kind.
 func conditionOf(name string) string {
 	switch {
 	case strings.Contains(name, "metal3remediation"):
@@ -236,8 +236,8 @@ func digDeployment(o tree) {
 	}
 }
 
-// digPairs adds the pairs of these values to the labels, or annotations, that are the field of metadata. Those that the chart sets itself
-// win: selectors rely on them, and a key that is there twice is an error to some readers of YAML.
+// digPairs adds pairs of the values to the labels or annotations of metadata. The chart's own pairs win, because selectors rely on them,
+// and because some YAML parsers refuse duplicate keys.
 func digPairs(metadata tree, field, values string) {
 	own, is := metadata[field].(tree)
 	if !is {

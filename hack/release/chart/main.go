@@ -1,6 +1,6 @@
-// Command chart writes the Helm chart from what kustomize builds of config/standalone, so that the two cannot differ.
+// Command chart writes the Helm chart from the output of kustomize for config/standalone, so that the two cannot differ.
 //
-// What it leaves open to the user are the holes of holes.go and the values of values.go; everything else is as in the manifests.
+// Users can change the holes in holes.go and the values in values.go; everything else is as in the manifests.
 package main
 
 import (
@@ -41,7 +41,7 @@ func run(manifests, observability, flags, out string) error {
 	if err != nil {
 		return err
 	}
-	files, err := templates(objects) // last, since it makes the holes where the values were
+	files, err := templates(objects) // last, since it replaces values by holes
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func run(manifests, observability, flags, out string) error {
 	return write(out, files)
 }
 
-// write replaces what is generated; what is written by hand in the folder stays.
+// write replaces the generated files and keeps those written by hand.
 func write(out string, files map[string][]byte) error {
 	old, err := filepath.Glob(filepath.Join(out, "templates", "*.yaml"))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// tree is an object, or a part of one, as YAML has it.
+// tree is an object or a part of one, decoded from YAML.
 type tree = map[string]any
 
 func readObjects(path string) ([]tree, error) {
@@ -29,7 +29,7 @@ func readObjects(path string) ([]tree, error) {
 	return objects, nil
 }
 
-// templates are the objects with their holes, a file each. The manager's Namespace is not among them: Helm has to have it before the chart.
+// templates returns a file for each object, except the manager's Namespace, which must exist before Helm installs the chart.
 func templates(objects []tree) (map[string][]byte, error) {
 	narrow, err := inOneNamespace(objects)
 	if err != nil {
@@ -47,7 +47,7 @@ func templates(objects []tree) (map[string][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("write %s %s: %w", kind, name, err)
 		}
-		text := fill(strings.ReplaceAll(string(content), "{{", `{{ "{{" }}`)) // those of alerts and dashboards are not Helm's
+		text := fill(strings.ReplaceAll(string(content), "{{", `{{ "{{" }}`)) // braces of alerts and dashboards are not for Helm
 		if condition != "" {
 			text = "{{- if " + condition + " }}\n" + text + "{{- end }}\n"
 		}
@@ -58,7 +58,7 @@ func templates(objects []tree) (map[string][]byte, error) {
 	return files, nil
 }
 
-// at is what is found on the way down, through lists by their first item; nil if the way ends before.
+// at returns the value at a path, or nil. For a list it continues with the first item.
 func at(o any, way ...string) any {
 	for _, step := range way {
 		if list, is := o.([]any); is && len(list) > 0 {
@@ -73,14 +73,14 @@ func at(o any, way ...string) any {
 	return o
 }
 
-// Marks are strings in an object that become a piece of template: they survive being marshalled, and the object stays one until then.
+// Marks are strings in an object that fill replaces by template code. With marks the object is still valid YAML.
 const (
 	mark     = "@@"
 	hole     = mark + "hole "     // a value
-	optional = mark + "optional " // a field that is there when its value is
+	optional = mark + "optional " // a field that exists only if its value is set
 	items    = mark + "items "    // the items of another list
-	pairs    = mark + "pairs "    // the pairs of other maps, as the key of one; its value are the keys that they do not replace
-	begin    = mark + "begin "    // the items of a list up to end are there on a condition
+	pairs    = mark + "pairs "    // the pairs of maps; the value of this key lists the keys that they must not replace
+	begin    = mark + "begin "    // items up to end that depend on a condition
 	end      = mark + "end"
 )
 
@@ -93,7 +93,7 @@ var (
 	ends      = regexp.MustCompile(`(?m)^ *- '?@@end'?$`)
 )
 
-// fill puts the pieces of template in the place of their marks. Values are written as JSON, which is YAML whatever is around it.
+// fill replaces marks by template code. It writes values as JSON, which is valid YAML at any indentation.
 func fill(text string) string {
 	text = optionals.ReplaceAllString(text, "$1{{- with $3 }}\n$1$2: {{ toJson . }}\n$1{{- end }}")
 	text = holes.ReplaceAllString(text, "{{ $1 }}")

@@ -12,10 +12,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// spdxPredicate is how in-toto calls an SPDX document.
+// spdxPredicate is in-toto's name for SPDX documents.
 const spdxPredicate = "https://spdx.dev/Document"
 
-// statement is one of in-toto about images: https://github.com/in-toto/attestation/tree/main/spec
+// statement is an in-toto statement about images: https://github.com/in-toto/attestation/tree/main/spec
 type statement struct {
 	Type          string          `json:"_type"`
 	PredicateType string          `json:"predicateType"`
@@ -28,9 +28,9 @@ type subject struct {
 	Digest map[string]string `json:"digest"`
 }
 
-// attestation is an entry of the image that says what is in one of the platforms, the image with that digest: as BuildKit attaches it, for the platform
-// unknown/unknown, which no engine runs (https://docs.docker.com/build/metadata/attestations/attestation-storage). It goes wherever the image goes, also
-// where there is no registry that knows referrers.
+// attestation returns an entry of the image index with the inventory of one platform's image. Like BuildKit's attestations it has the
+// platform unknown/unknown, which no engine runs (https://docs.docker.com/build/metadata/attestations/attestation-storage). It is copied
+// with the image, even to registries that do not support referrers.
 func attestation(r release, platform v1.Hash) (mutate.IndexAddendum, error) {
 	none := mutate.IndexAddendum{}
 	inventory, err := os.ReadFile(r.inventory)

@@ -18,7 +18,7 @@ import (
 
 const certificates = "etc/ssl/certs/ca-certificates.crt"
 
-// A file is one entry of a layer; a folder's name ends with a slash.
+// A file is one entry of a layer. The name of a folder ends with a slash.
 type file struct {
 	name    string
 	mode    int64
@@ -26,7 +26,7 @@ type file struct {
 	content []byte
 }
 
-// baseLayer is what a static program expects around it, and the licences.
+// baseLayer has the files that a static program expects, and the licences.
 func baseLayer(modified time.Time, licences []string) (v1.Layer, error) {
 	const nonroot = 65532
 	files := []file{
@@ -51,8 +51,7 @@ func baseLayer(modified time.Time, licences []string) (v1.Layer, error) {
 	return layerOf(modified, files)
 }
 
-// roots are the certificates that Mozilla trusts for servers, of the module's version. Those that it trusts within limits are left out: a
-// file of certificates cannot say limits.
+// roots returns Mozilla's root certificates for servers, without those that it trusts with constraints, which a PEM file cannot express.
 func roots() []byte {
 	var b bytes.Buffer
 	for root := range bundle.Roots() {

@@ -1,7 +1,7 @@
-// Command image makes a container image of the manager for several platforms, as an archive in the layout of the Open Container Initiative.
+// Command image makes a container image of the manager for several platforms, as an archive in the OCI image layout.
 //
-// It needs neither a container engine nor a registry nor the files of the machine that it runs on: what is in the image is the program, and
-// what distroless images have besides, from Go modules. The same programs, version and time make the same bytes.
+// It needs no container engine, no registry, and no files of the build machine. The image contains the program and the files of distroless
+// images, which come from Go modules. The same programs, version and time give the same bytes.
 package main
 
 import (
@@ -23,12 +23,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// release is what the image says of itself.
+// release is the metadata of the image.
 type release struct {
 	name, version, revision string
 	created                 time.Time
-	licences                []string // files that the image brings along
-	inventory               string   // file that lists what is in the programs, or none
+	licences                []string // files that are added to the image
+	inventory               string   // file with the inventory of the programs, or empty
 }
 
 func main() {
@@ -73,7 +73,7 @@ func run(r release, out string, programs []string) error {
 	if err != nil {
 		return fmt.Errorf("write the layout: %w", err)
 	}
-	// The first name is what `docker load` and `ctr images import` go by, the second what `skopeo` and `oras` go by.
+	// `docker load` and `ctr images import` use the first name, `skopeo` and `oras` the second.
 	named := layout.WithAnnotations(map[string]string{
 		"io.containerd.image.name": qualified(r.name) + ":" + r.version, "org.opencontainers.image.ref.name": r.version,
 	})
@@ -87,7 +87,7 @@ func run(r release, out string, programs []string) error {
 	return nil
 }
 
-// qualified is the name as engines complete it.
+// qualified returns the name with its registry, as engines complete it.
 func qualified(name string) string {
 	if first, _, nested := strings.Cut(name, "/"); nested && strings.ContainsAny(first, ".:") {
 		return name
@@ -95,7 +95,7 @@ func qualified(name string) string {
 	return "docker.io/" + name
 }
 
-// indexOf is one image for each of programs, which are ARCHITECTURE=PATH.
+// indexOf returns an index with one image for each program, given as ARCHITECTURE=PATH.
 func indexOf(r release, programs []string) (v1.ImageIndex, error) {
 	base, err := baseLayer(r.created, r.licences)
 	if err != nil {
@@ -152,8 +152,8 @@ func imageOf(r release, architecture, path string, base v1.Layer) (v1.Image, err
 	return mutate.Annotations(image, r.labels()).(v1.Image), nil
 }
 
-// config is how the image is run: as the user that distroless images call nonroot, by number, since Kubernetes cannot tell from a name that it is
-// not root.
+// config is how to run the image: as the user "nonroot" of distroless images. The user is a number, because the kubelet cannot verify
+// runAsNonRoot for a name.
 func (r release) config(architecture string, image v1.Image) *v1.ConfigFile {
 	made, err := image.ConfigFile()
 	if err != nil {
@@ -186,7 +186,7 @@ func (r release) labels() map[string]string {
 	return labels
 }
 
-// archive puts a folder into one file, in the order of names.
+// archive packs a folder into a tar file, sorted by name.
 func archive(folder, out string, modified time.Time) error {
 	to, err := os.Create(out)
 	if err != nil {

@@ -50,7 +50,8 @@ func locate(ctx context.Context, modules []*module) error {
 
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([-._].*)?$`)
 
-// readLicences reads every licence and notice at the top of the module. A module without a licence that is known here is an error for a person to resolve.
+// readLicences reads every licence and notice in the root of the module. It returns an error for a module without a known licence; a
+// maintainer has to check that one.
 func (m *module) readLicences() error {
 	entries, err := os.ReadDir(m.folder)
 	if err != nil {
@@ -76,7 +77,7 @@ func (m *module) readLicences() error {
 	return nil
 }
 
-// known are licences under which a part of the program may be, by words that no other of them has.
+// known are the accepted licences, recognised by words that no other licence in the list contains.
 var known = []struct {
 	name  string
 	words string
@@ -107,7 +108,7 @@ func licencesIn(text string) []string {
 	return found
 }
 
-// notices are all texts, as the licences ask for them.
+// notices returns the texts of all licences, as the licences require.
 func notices(name string, modules []*module) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s contains parts of the following modules, under the licences that follow.\n", name)

@@ -1,7 +1,7 @@
-// Command inventory says what a program is: the sum of its bytes and the modules that it was built from, as an SPDX document, and their licences, word for
-// word.
+// Command inventory writes an SPDX document with the checksums of programs and the modules they were built from, and the texts of all
+// licences.
 //
-// It asks the program itself, since a go.mod also lists what only tests need.
+// It reads the modules from the programs, because a go.mod also lists modules that only tests need.
 package main
 
 import (
@@ -59,7 +59,7 @@ func run(ctx context.Context, name, version string, created time.Time, out strin
 	return nil
 }
 
-// A module is a part of a program. The standard library is one as well, by the name std.
+// A module is a part of a program. The standard library is a module with the path std.
 type module struct {
 	path, version, folder string
 	sum                   string // as in go.sum
@@ -69,7 +69,7 @@ type module struct {
 
 type licenceText struct{ name, content string }
 
-// builtFrom lists the modules of all programs, sorted; our own is not among them.
+// builtFrom returns the modules of all programs, sorted, without the project's own module.
 func builtFrom(programs []string) ([]*module, error) {
 	if len(programs) == 0 {
 		return nil, errors.New("no program to look into")

@@ -18,8 +18,8 @@ import (
 
 const self = "github.com/kubemend/kubemend"
 
-// document is an SPDX 2.3 document (https://spdx.github.io/spdx-spec/v2.3/) of a release: its programs with the sums of their bytes, and their modules.
-// Its namespace has to be unique to its content, so it is made of it.
+// document returns an SPDX 2.3 document (https://spdx.github.io/spdx-spec/v2.3/) of a release: its programs with their checksums, and their
+// modules. The namespace of a document must be unique, so it contains a hash of the content.
 func document(name, version string, created time.Time, programs []string, modules []*module) ([]byte, error) {
 	d := &spdx.Document{
 		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: name + "-" + version,
@@ -51,7 +51,7 @@ func document(name, version string, created time.Time, programs []string, module
 	return append(written, '\n'), nil
 }
 
-// add adds a package, with what it is to one that is there.
+// add adds a package, and its relationship to an existing package.
 func add(d *spdx.Document, to common.ElementID, is string, p *spdx.Package) {
 	d.Packages = append(d.Packages, p)
 	d.Relationships = append(d.Relationships, &spdx.Relationship{
@@ -67,14 +67,14 @@ func packageOf(m *module) *spdx.Package {
 			{Category: common.CategoryPackageManager, RefType: "purl", Locator: "pkg:golang/" + m.path + "@" + m.version},
 		},
 	}
-	// What go.sum has is a SHA-256 of the sums of all files; the standard library has none.
+	// go.sum has a SHA-256 of the checksums of all files; the standard library is not in go.sum.
 	if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.sum, "h1:")); err == nil && len(sum) == sha256.Size {
 		p.PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: hex.EncodeToString(sum)}}
 	}
 	return p
 }
 
-// programOf is a program as it is shipped. It is no SPDX file, since of these a SHA-1 would be wanted.
+// programOf returns a program as an SPDX package. An SPDX file would need a SHA-1.
 func programOf(path, version string) (*spdx.Package, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Command krew writes the manifest by which krew, the package manager of kubectl's plugins, installs kubectl-mend: of the archives that it is
-// given, one for each platform, and nothing else.
+// Command krew writes the manifest with which krew, the package manager for kubectl plugins, installs kubectl-mend from the given archives,
+// one for each platform.
 //
-// https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest says what has to be in a manifest, and how long a line may be.
+// https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest describes manifests and the length of their lines.
 package main
 
 import (
@@ -81,7 +81,7 @@ func run(version, url, out string, archives []string) error {
 	return nil
 }
 
-// semantic is the version as krew takes it. Where there is none but the name of a commit, it is one before all releases.
+// semantic returns the version for krew. If the version is only the name of a commit, it returns a version before all releases.
 func semantic(version string) string {
 	if _, err := semver.StrictNewVersion(strings.TrimPrefix(version, "v")); err == nil && strings.HasPrefix(version, "v") {
 		return version
@@ -89,7 +89,7 @@ func semantic(version string) string {
 	return "v0.0.0-dev-" + version
 }
 
-// platformOf is how the plugin is installed from an archive, whose name ends with _OS_ARCHITECTURE and its format.
+// platformOf returns how to install the plugin from an archive. The name of an archive ends with _OS_ARCHITECTURE and its format.
 func platformOf(archive, url string) (platform, error) {
 	base := filepath.Base(archive)
 	parts := strings.Split(strings.TrimSuffix(strings.TrimSuffix(base, ".zip"), ".tar.gz"), "_")

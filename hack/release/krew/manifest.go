@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The parts of a manifest that are used here. sigs.k8s.io/yaml writes them in the order of their names.
+// The parts of a manifest that the project uses. sigs.k8s.io/yaml sorts them by name.
 type manifest struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -42,13 +42,13 @@ type platform struct {
 	Bin    string `json:"bin"`
 }
 
-// move is a file, and where it is installed below the folder of the plugin.
+// move is a file of the archive, and its path below the folder of the plugin.
 type move struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// filesIn are the files in an archive, in its order.
+// filesIn returns the names of the files in an archive, in its order.
 func filesIn(name string, content []byte) ([]string, error) {
 	if strings.HasSuffix(name, ".zip") {
 		return filesInZip(content)

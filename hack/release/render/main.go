@@ -1,7 +1,7 @@
-// Command render does with a chart what Helm does, by Helm's own code: it lints and renders it, as `helm lint` and `helm template`, with
-// the notes as a comment; or packs it, as `helm package`.
+// Command render does what Helm does with a chart, with Helm's own code: `helm lint`, `helm template` with the notes as a comment, or `helm
+// package`.
 //
-// Helm's program itself would take minutes to build, most of it for talking to clusters and registries.
+// Helm itself would take minutes to build, mostly because of its clients for clusters and registries.
 package main
 
 import (
@@ -54,10 +54,10 @@ func run(folder, namespace, values string, p packing) error {
 	return render(c, folder, namespace, values)
 }
 
-// packing is how a chart is packed.
+// packing has the settings of pack.
 type packing struct{ version, image, out string }
 
-// pack names the image of that version: without a tag among the values, the chart takes its application's version.
+// pack sets the version of the chart. If the values have no tag, the chart uses the image of that version.
 func (p packing) pack(c *chart.Chart) error {
 	c.Metadata.Version, c.Metadata.AppVersion = strings.TrimPrefix(p.version, "v"), p.version
 	if _, err := semver.StrictNewVersion(c.Metadata.Version); err != nil {
@@ -76,7 +76,7 @@ func (p packing) pack(c *chart.Chart) error {
 	return nil
 }
 
-// rename changes the image in the file of values: that is what is packed, and not what was read from it.
+// rename changes the image in the raw values.yaml, because that file is packed and not the parsed values.
 func rename(c *chart.Chart, image string) error {
 	values, is := c.Values["image"].(map[string]any)
 	if !is {
@@ -92,7 +92,7 @@ func rename(c *chart.Chart, image string) error {
 	return fmt.Errorf("the chart's file of values has no line %q", old)
 }
 
-// read reads the values of a user; none if path is empty.
+// read reads the user's values, or no values if path is empty.
 func read(path string) (common.Values, error) {
 	if path == "" {
 		return common.Values{}, nil
@@ -104,7 +104,7 @@ func read(path string) (common.Values, error) {
 	return values, nil
 }
 
-// check lints the chart with values, which that changes.
+// check lints the chart. Linting changes values.
 func check(folder, namespace string, values common.Values) error {
 	for _, message := range lint.RunAll(folder, values, namespace).Messages {
 		if message.Severity >= support.WarningSev {
@@ -124,7 +124,7 @@ func render(c *chart.Chart, folder, namespace, path string) error {
 		return err
 	}
 	release := common.ReleaseOptions{Name: "kubemend", Namespace: namespace, Revision: 1, IsInstall: true}
-	values, err := util.ToRenderValues(c, given, release, nil) // also holds them to the schema
+	values, err := util.ToRenderValues(c, given, release, nil) // this also checks the schema
 	if err != nil {
 		return fmt.Errorf("take the values: %w", err)
 	}

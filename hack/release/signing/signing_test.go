@@ -1,6 +1,5 @@
-// Package signing tries what the release workflow does with cosign, without a network: with a key that is made here, the release as `make
-// release` writes it, and a registry in this process. Keyless signatures and the transparency log need Sigstore's servers and are left to
-// the workflow.
+// Package signing tries the commands of the release workflow for cosign without a network: with a new key, the output of `make release`,
+// and a registry in this process. It does not test keyless signatures and the transparency log, which need Sigstore's servers.
 package signing
 
 import (
@@ -33,7 +32,7 @@ var (
 	program = flag.String("cosign", "", "cosign")
 )
 
-// signer signs with a key of its own, and has a folder for what it writes.
+// signer runs cosign with its own key, in its own folder.
 type signer struct {
 	t      *testing.T
 	folder string
@@ -45,7 +44,7 @@ func newSigner(t *testing.T) *signer {
 		t.Skip("run make release-try")
 	}
 	s := &signer{t: t, folder: t.TempDir()}
-	// Neither a log nor a clock of Sigstore is asked to sign, and none is trusted.
+	// The configuration uses no transparency log and no timestamp authority of Sigstore, and trusts none.
 	for _, args := range [][]string{{"generate-key-pair"}, {"signing-config", "create", "--out=none.json"}, {"trusted-root", "create", "--out=absent.json"}} {
 		s.must(args...)
 	}
@@ -157,12 +156,12 @@ func TestTheImageIsSignedByItsDigestAndAnotherIsRefused(t *testing.T) {
 	s.must(with("verify-attestation", verify, "--type=spdxjson", shipped)...)
 	s.refuses("no matching attestations", with("verify-attestation", verify, "--type=spdxjson", changed)...)
 
-	// Another key than that of the release is refused.
+	// A signature by another key is refused.
 	s.must("generate-key-pair", "--output-key-prefix=other")
 	s.refuses("could not verify envelope", with("verify", []string{"--key=other.pub", "--trusted-root=absent.json", "--insecure-ignore-tlog"}, shipped)...)
 }
 
-// Users without a registry have the layout: its top is signed as a file, by its digest all else is named.
+// Users without a registry have the layout. Its index is signed as a file, and refers to everything else by digest.
 func TestEveryByteOfTheImageLayoutIsSigned(t *testing.T) {
 	s := newSigner(t)
 	index, folder := image(t)
@@ -208,7 +207,7 @@ func TestEveryByteOfTheImageLayoutIsSigned(t *testing.T) {
 	s.refuses("invalid signature", with("verify-blob", verify, "--bundle=bundle.json", top)...)
 }
 
-// image is that of the release, and the folder that it was unpacked to.
+// image returns the index of the release's image, and the folder that the archive was unpacked to.
 func image(t *testing.T) (index v1.ImageIndex, folder string) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(*release, "kubemend-image.tar"))

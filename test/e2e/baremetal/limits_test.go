@@ -22,9 +22,9 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// The policy of docs/limits.md, as it is printed: of a rack of four a quarter may be unavailable, in whichever cluster.
+// The policy is printed in docs/limits.md: one of the four hosts of a rack may be unavailable, whichever cluster the host belongs to.
 var _ = Describe("A policy for racks that two clusters share", func() {
-	It("lets nothing begin in a rack that fails, and the others go on", func(ctx SpecContext) {
+	It("starts no remediation in a failing rack, and does not block other racks", func(ctx SpecContext) {
 		sites := []*environment{tenant(ctx, "red"), tenant(ctx, "blue")}
 		for _, object := range suite.Printed(filepath.Join("..", "..", "..", "docs", "limits.md")) {
 			Expect(here.Create(ctx, object, client.FieldValidation("Strict"))).To(Succeed())
@@ -63,7 +63,7 @@ var _ = Describe("A policy for racks that two clusters share", func() {
 		sites[1].Host(other).Kubelet().Stop()
 		Eventually(func() int { return len(sites[1].Host(other).History().Since(began)) }).Should(Equal(2), "off and on")
 
-		By("having one recover by itself")
+		By("letting one machine recover by itself")
 		sites[0].Host(red).Kubelet().Start()
 		Eventually(func() int { return len(sites[1].Host(blue).History().Since(began)) }).Should(Equal(2), "off and on")
 		for _, site := range sites {
@@ -73,7 +73,7 @@ var _ = Describe("A policy for racks that two clusters share", func() {
 	}, SpecTimeout(specPatience))
 })
 
-// tenant makes a cluster that policies for tier: prod select, in a namespace of its own, until the spec ends.
+// tenant creates a cluster with the label tier: prod in its own namespace, until the spec ends.
 func tenant(ctx context.Context, name string) *environment {
 	GinkgoHelper()
 	env := &environment{suite.Site{Namespace: name, Name: name, ControlPlanes: 1, Workers: 8, Plane: fixture.Plane}}
@@ -86,7 +86,7 @@ func tenant(ctx context.Context, name string) *environment {
 	return env
 }
 
-// racked puts the hosts of the workers into four racks, two into each, by CAPM3's label of failure domains.
+// racked puts the workers' hosts into four racks, two hosts each, with CAPM3's label for failure domains.
 func (env *environment) racked(ctx context.Context) {
 	GinkgoHelper()
 	for i, name := range env.WorkerNames(ctx) {
@@ -98,7 +98,7 @@ func (env *environment) racked(ctx context.Context) {
 	}
 }
 
-// inRack is a worker whose host is in a rack.
+// inRack returns a worker whose host is in a rack.
 func (env *environment) inRack(ctx context.Context, rack string) string {
 	GinkgoHelper()
 	names := env.WorkerNames(ctx)
@@ -109,7 +109,7 @@ func (env *environment) inRack(ctx context.Context, rack string) string {
 	})]
 }
 
-// blockedBy is the first reason why a machine is not remediated.
+// blockedBy returns the reason of a machine's condition Remediation.
 func (env *environment) blockedBy(ctx context.Context, name string) func(Gomega) string {
 	return func(g Gomega) string {
 		m := &clusterv1.Machine{}

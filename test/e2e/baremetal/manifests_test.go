@@ -27,7 +27,7 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// The manifests are those of Metal3's documentation, as printed: in v1beta1, for checks and for templates.
+// These are the checks and templates of Metal3's documentation, in v1beta1, as printed there.
 var _ = Describe("The manifests of the documentation", func() {
 	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
 
@@ -35,7 +35,7 @@ var _ = Describe("The manifests of the documentation", func() {
 		applied(ctx, "003/workers.yaml")
 		name := fixture.WorkerNames(ctx)[0]
 		identity, host, began := fixture.Machine(ctx, name).UID, fixture.Host(name), time.Now()
-		host.Take(simulator.Times{PowerOff: 2 * time.Second}) // so that the request can be observed
+		host.Take(simulator.Times{PowerOff: 2 * time.Second}) // so that the spec can observe the request
 		DeferCleanup(func() { host.Take(simulator.Times{}) })
 
 		fixture.silence(ctx, name)
@@ -52,7 +52,7 @@ var _ = Describe("The manifests of the documentation", func() {
 	}, SpecTimeout(specPatience))
 })
 
-// cycled waits until a silenced machine was power-cycled once and is healthy, and nothing of its remediation is left.
+// cycled waits until a machine was power-cycled once and is healthy, and expects that no trace of the remediation is left.
 func (env *environment) cycled(ctx context.Context, name string, identity types.UID, began time.Time) {
 	GinkgoHelper()
 	host := env.Host(name)
@@ -63,7 +63,7 @@ func (env *environment) cycled(ctx context.Context, name string, identity types.
 	Expect(env.Machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
 }
 
-// applied creates the objects of a printed manifest as they are, and then claims the check for kubemend, until the spec ends.
+// applied creates the objects of a printed manifest unchanged, then claims the check for kubemend. They exist until the spec ends.
 func applied(ctx context.Context, file string) {
 	GinkgoHelper()
 	for _, object := range suite.Seed(file) {
@@ -80,7 +80,7 @@ func applied(ctx context.Context, file string) {
 	}
 }
 
-// The recipe docs/recipes/power-cycle-only.md, as it is printed, but for names and a timeout of two seconds.
+// This follows docs/recipes/power-cycle-only.md, with other names and a timeout of two seconds.
 var _ = Describe("A check that stays with Cluster API core and names a HostRemediationTemplate", func() {
 	It("has a host power-cycled by kubemend, which writes nothing to the check", func(ctx SpecContext) {
 		fixture.AllWell(ctx)
@@ -107,7 +107,7 @@ var _ = Describe("A check that stays with Cluster API core and names a HostRemed
 	}, SpecTimeout(specPatience))
 })
 
-// follows applies the manifests of a recipe to the workers of the environment, for as long as the spec runs, and returns the check.
+// follows applies the manifests of a recipe to the workers of the environment for as long as the spec runs, and returns the check.
 func (env *environment) follows(ctx context.Context, recipe string) *unstructured.Unstructured {
 	GinkgoHelper()
 	var check *unstructured.Unstructured
@@ -135,10 +135,9 @@ func (env *environment) follows(ctx context.Context, recipe string) *unstructure
 	return check
 }
 
-// Cluster API core says what the drain waits for, in words that the manager quotes. All other waits are tested in memory, in
-// controllers/remediationrecord.
+// The manager parses Cluster API's message about the drain. controllers/capacity tests all other waits in memory.
 var _ = Describe("The capacity of a worker whose drain a PodDisruptionBudget blocks", func() {
-	It("is missing until the budget is gone, and back with the replacement, wherever it is told", func(ctx SpecContext) {
+	It("is reported as missing until the budget is deleted, and as back with the replacement", func(ctx SpecContext) {
 		fixture.AllWell(ctx)
 		name, host := fixture.aWorker(ctx)
 		budget := fixture.guarded(ctx, name)
@@ -151,7 +150,7 @@ var _ = Describe("The capacity of a worker whose drain a PodDisruptionBudget blo
 			ofIt := client.MatchingLabels{mendv1.RecordTargetLabel: string(lost.uid), mendv1.RecordOpenLabel: "true"}
 			g.Expect(here.List(ctx, open, ofIt)).To(Succeed())
 			return open.Items
-		}).Should(BeEmpty(), "a remediation joins the open record of one before it, such as a power cycle of another spec")
+		}).Should(BeEmpty(), "a remediation would join an open record, such as that of a power cycle in another spec")
 
 		host.Kubelet().Report(corev1.NodeReady, corev1.ConditionFalse, "KubeletSays")
 
@@ -172,7 +171,7 @@ var _ = Describe("The capacity of a worker whose drain a PodDisruptionBudget blo
 		Eventually(capacityOf(ctx, check)).Should(HavePrefix("True "))
 		Eventually(fixture.recordedEvents(ctx, "MachineHealthCheck", check.Name, lost.began)).Should(HaveKey("CapacityBack"))
 
-		By("asking kubectl")
+		By("reading the record and the history with kubectl")
 		kubectl := func(args ...string) string { return suite.Kubectl(ctx, management, fixture.Namespace, args...) }
 		shown := strings.Fields(kubectl("get", "rrec", record.Name, "-o", "wide", "--no-headers"))
 		Expect(shown[1:8]).To(Equal([]string{fixture.Name, name, name, host.Key().Name, check.Name, "Ready=False", "Replaced"}))
@@ -185,7 +184,7 @@ var _ = Describe("The capacity of a worker whose drain a PodDisruptionBudget blo
 	}, SpecTimeout(specPatience))
 })
 
-// guarded puts a pod on the node of a worker, and a budget that allows no disruption of it, for as long as the spec runs.
+// guarded puts a pod on the node of a worker, with a PodDisruptionBudget that allows no disruption, for as long as the spec runs.
 func (env *environment) guarded(ctx context.Context, worker string) *policyv1.PodDisruptionBudget {
 	GinkgoHelper()
 	labels := map[string]string{"app": "guarded"}
@@ -206,7 +205,7 @@ func (env *environment) guarded(ctx context.Context, worker string) *policyv1.Po
 	return budget
 }
 
-// recordOf is the record of a machine that is lost; an empty one as long as there is none.
+// recordOf returns the record of an owner remediation of the machine, or an empty record if there is none.
 func (env *environment) recordOf(ctx context.Context, lost story) *mendv1.RemediationRecord {
 	GinkgoHelper()
 	list := &mendv1.RemediationRecordList{}
@@ -220,7 +219,7 @@ func (env *environment) recordOf(ctx context.Context, lost story) *mendv1.Remedi
 	return &mendv1.RemediationRecord{}
 }
 
-// capacityOf is what a check says of missing capacity, as its status and its reason.
+// capacityOf returns status and reason of a check's condition CapacityBack.
 func capacityOf(ctx context.Context, check *clusterv1.MachineHealthCheck) func(Gomega) string {
 	return func(g Gomega) string {
 		now := &clusterv1.MachineHealthCheck{}
@@ -231,7 +230,7 @@ func capacityOf(ctx context.Context, check *clusterv1.MachineHealthCheck) func(G
 	}
 }
 
-// story is what was known of a machine before something happened to it.
+// story is the state of a machine before something happens to it.
 type story struct {
 	name  string
 	uid   types.UID
@@ -271,7 +270,7 @@ var _ = Describe("A power cycle", func() {
 		other := replica("other")
 		name := fixture.nodeOf(ctx, app)
 		host, began := fixture.Host(name), time.Now()
-		attacher.Stick(true) // a volume that is not detached keeps the host off until the other replica leads
+		attacher.Stick(true) // the host stays off while a volume is attached: until the other replica leads
 		DeferCleanup(func() { attacher.Stick(false) })
 		rem := fixture.byHand(ctx, name)
 		Eventually(powered(host)).Should(BeFalse())

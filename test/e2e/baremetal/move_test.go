@@ -35,14 +35,14 @@ var _ = Describe("A power cycle of a host whose cluster is moved", func() {
 	It("keeps clusterctl waiting until its host is released, and continues where it was", clusterIsMoved, SpecTimeout(specPatience))
 })
 
-// clusterIsMoved has clusterctl move two clusters in the middle of a power cycle, one for each kind of remediation.
+// clusterIsMoved lets clusterctl move two clusters in the middle of a power cycle, one for each kind of remediation.
 func clusterIsMoved(ctx SpecContext) {
-	By("starting the management cluster that it is to be moved to")
+	By("starting the target management cluster")
 	target := &pivot{}
 	target.start(ctx)
 
-	By("losing a node, of which a volume is not detached")
-	travels := []*journey{target.journey(ctx, ours), target.journey(ctx, theirs)} // together, since each takes minutes
+	By("losing a node with a volume that is not detached")
+	travels := []*journey{target.journey(ctx, ours), target.journey(ctx, theirs)} // both at once, since each takes minutes
 	for _, j := range travels {
 		j.loseNode(ctx)
 	}
@@ -92,25 +92,25 @@ type pivot struct {
 	provider *simulator.Infrastructure
 }
 
-// journey is a cluster on its way to another management cluster.
+// journey is a cluster that is moved to another management cluster.
 type journey struct {
 	*environment
 	kind    kind
 	target  *pivot
-	lost    string // the machine that is power-cycled, and its node
+	lost    string // the power-cycled machine; its node has the same name
 	carrier *simulator.Host
 	volume  *storagev1.VolumeAttachment
 	began   time.Time
-	ended   chan error // how clusterctl ended
+	ended   chan error // receives the error of clusterctl move
 }
 
-// journey makes a cluster with a check that moves with it, and so does its template.
+// journey creates a cluster with a check and a template, all of which are moved.
 func (p *pivot) journey(ctx context.Context, k kind) *journey {
 	GinkgoHelper()
 	name := strings.ToLower(k.name)
 	env := &environment{suite.Site{Namespace: "moves-" + name, Name: "moves-" + name, ControlPlanes: 1, Workers: 2, Plane: fixture.Plane}}
 	env.Build(ctx, here, provider, inPool)
-	DeferCleanup(env.nodesAreDeleted) // their kubelets stop with the management cluster that they are moved to
+	DeferCleanup(env.nodesAreDeleted) // their kubelets stop with the target management cluster
 	Expect(p.provider.Serve(client.ObjectKeyFromObject(env.Cluster), env.Plane.Config())).To(Succeed())
 	env.AllWell(ctx)
 	check := builders.MachineHealthCheck(env.Cluster, name,
@@ -120,7 +120,7 @@ func (p *pivot) journey(ctx context.Context, k kind) *journey {
 	return &journey{environment: env, kind: k, target: p, ended: make(chan error, 1)}
 }
 
-// nodesAreDeleted takes the nodes of a cluster out of the workload cluster that it shares with others.
+// nodesAreDeleted deletes the nodes of a cluster from the workload cluster, which it shares with other clusters.
 func (env *environment) nodesAreDeleted(ctx SpecContext) {
 	list := &corev1.NodeList{}
 	Expect(env.There.List(ctx, list)).To(Succeed())
@@ -131,11 +131,11 @@ func (env *environment) nodesAreDeleted(ctx SpecContext) {
 	}
 }
 
-// loseNode hangs the kubelet of a worker with a volume that is never detached.
+// loseNode stops the kubelet of a worker with a volume that is never detached.
 func (j *journey) loseNode(ctx context.Context) {
 	GinkgoHelper()
 	j.lost, j.carrier = j.aWorker(ctx)
-	// until the spec has seen the remediation in the new management cluster: it is deleted as soon as the machine is healthy
+	// the remediation is deleted as soon as the machine is healthy; the spec has to see it in the new management cluster first
 	j.carrier.Mute(-1)
 	j.volume = &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: "stays-on-" + j.lost},
@@ -159,7 +159,7 @@ func (j *journey) move(ctx context.Context) {
 	}()
 }
 
-// now is the Cluster as a management cluster has it, or nil if it has none.
+// now returns the Cluster in a management cluster, or nil if it is not there.
 func (j *journey) now(ctx context.Context, in client.Client) *clusterv1.Cluster {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{}
@@ -175,7 +175,7 @@ func (j *journey) requested() client.ObjectKey {
 	return client.ObjectKey{Namespace: j.Namespace, Name: j.lost}
 }
 
-// memory is what a remediation remembers of where it is.
+// memory is the part of a remediation's stored progress that must survive the move.
 type memory struct {
 	State   string `json:"state"`
 	Attempt int    `json:"attempt"`
@@ -189,7 +189,7 @@ func (j *journey) remembers(ctx context.Context, in client.Client) (m memory) {
 	return m
 }
 
-// says is what a remediation says of itself; nothing when there is none.
+// says returns the status message of the remediation, or "" if there is no remediation.
 func (j *journey) says(ctx context.Context, in client.Client) string {
 	request := &unstructured.Unstructured{}
 	request.SetAPIVersion(j.kind.apiVersion)
@@ -204,7 +204,7 @@ func (j *journey) says(ctx context.Context, in client.Client) string {
 	return cmp.Or(message, "nothing yet")
 }
 
-// nothingIsLeft checks that there is no trace of the remediation on host and node, and none of the host in the old management cluster.
+// nothingIsLeft expects no trace of the remediation on host and node, and no host in the old management cluster.
 func (j *journey) nothingIsLeft(ctx context.Context) {
 	GinkgoHelper()
 	source := here
@@ -233,10 +233,9 @@ func (p *pivot) start(ctx context.Context) {
 	}
 }
 
-// labelOthers gives the CRDs of others the labels by which clusterctl knows what to move, which they have when their providers are
-// installed as documented: of Cluster API and CAPM3 clusterctl init sets it on all that it installs, and of BareMetalHosts, which are no
-// part of CAPM3's release and which no Cluster owns, an administrator sets it by hand (Metal3 book, CAPM3 pivoting, prerequisites). Those
-// of ours are as they ship.
+// labelOthers adds the labels by which clusterctl move selects kinds to the CRDs of other projects. clusterctl init labels the CRDs of
+// Cluster API and CAPM3. An administrator has to label BareMetalHosts, which are not part of CAPM3's release and which no Cluster owns
+// (Metal3 book, CAPM3 pivoting, prerequisites). kubemend's CRDs stay as they ship.
 func labelOthers(ctx context.Context, c client.Client) {
 	GinkgoHelper()
 	list := &apiextensionsv1.CustomResourceDefinitionList{}

@@ -1,6 +1,6 @@
-// Package baremetal tests the built manager on bare-metal hosts: real control planes, Cluster API's own controllers for machines,
-// kube-controller-manager's for pods and volumes, and simulated hosts and kubelets. The manager has no rights but those that it ships with,
-// in either cluster; whatever else it tried to do fails the suite.
+// Package baremetal tests the built manager on bare-metal hosts. Control planes, Cluster API's machine controllers and
+// kube-controller-manager are real; hosts and kubelets are simulated. The manager has only the rights that it ships with, in both clusters,
+// and any other request fails the suite.
 package baremetal
 
 import (
@@ -37,19 +37,19 @@ import (
 
 const specPatience = suite.SpecPatience
 
-// What all specs share.
+// All specs share these.
 var (
 	control    *rig.Rig
 	management *rig.ControlPlane
 	here       client.WithWatch // to the management cluster
 	hosts      *simulator.Hosts
 	provider   *simulator.Infrastructure
-	attacher   *simulator.Attacher // of the fixture's cluster
+	attacher   *simulator.Attacher // in the fixture's cluster
 	manager    *rig.Kubemend
 	account    []byte // the manager's kubeconfig
 
-	// fixture is the cluster of all specs but those that move one, named as in the manifests of the documentation. Each spec leaves it as
-	// it found it. With fewer machines that are healthy, kube-controller-manager takes an outage for one of the network.
+	// fixture is the cluster of most specs, with the names of the documentation's manifests. Each spec leaves it as it found it. With fewer
+	// healthy nodes kube-controller-manager would take a failed node for a network outage.
 	fixture = &environment{suite.Site{Namespace: "metal3", Name: "test1", ControlPlanes: 3, Workers: 4, Spare: 3}}
 )
 
@@ -83,7 +83,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 
-// startManager starts the manager as it is installed, or starts it again after it was killed.
+// startManager starts the manager as it is installed, or again after it was killed.
 func startManager(ctx context.Context, more ...string) {
 	GinkgoHelper()
 	manager = suite.Must(management.Kubemend(ctx, "baremetal", account, append(management.WebhookFlags(), more...)...))
@@ -95,7 +95,7 @@ func clientFor(config *rest.Config) client.WithWatch {
 		bmov1alpha1.AddToScheme, infrav1beta1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme)
 }
 
-// startCluster starts the simulators of what this machine cannot have.
+// startCluster starts the simulators of hosts, scheduler and volumes.
 func startCluster() {
 	GinkgoHelper()
 	hosts, provider = suite.Hardware(management.Config())
@@ -105,10 +105,10 @@ func startCluster() {
 	suite.Beside(attacher.Start)
 }
 
-// environment is one cluster with its hosts, in a namespace of the management cluster.
+// environment is a cluster and its hosts, in one namespace of the management cluster.
 type environment struct{ suite.Site }
 
-// inPool makes the workers those that the manifest of the documentation selects.
+// inPool gives the workers the label that the documentation's manifest selects.
 func inPool(md *clusterv1.MachineDeployment) { md.Spec.Template.Labels["nodepool"] = "nodepool-0" }
 
 func (env *environment) aWorker(ctx context.Context) (string, *simulator.Host) {
@@ -117,8 +117,9 @@ func (env *environment) aWorker(ctx context.Context) (string, *simulator.Host) {
 	return name, env.Host(name)
 }
 
-// silence hangs the kubelet of a machine, and lets its node be Unknown at once. Checks of the documentation wait for five minutes, which no
-// stamp shortens of a node that the manager has seen Ready: here they wait for a second.
+// silence stops the kubelet of a machine and makes its node Unknown at once. It also shortens the timeouts of checks to a second: the
+// documentation's checks wait five minutes, and an earlier lastTransitionTime does not shorten that if the manager has seen the node Ready
+// since.
 func (env *environment) silence(ctx context.Context, name string) {
 	GinkgoHelper()
 	checks := &clusterv1.MachineHealthCheckList{}
@@ -142,7 +143,7 @@ func (env *environment) silence(ctx context.Context, name string) {
 	Expect(env.There.Status().Patch(ctx, node, client.StrategicMergeFrom(before))).To(Succeed())
 }
 
-// nodeOf is where the one pod of a Deployment runs; empty while none does.
+// nodeOf waits until the pod of a Deployment runs, and returns its node.
 func (env *environment) nodeOf(ctx context.Context, app string) (node string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -159,7 +160,7 @@ func (env *environment) nodeOf(ctx context.Context, app string) (node string) {
 	return node
 }
 
-// kind is one of the two kinds of remediations, as a check names it.
+// kind is one of the two remediation kinds, as a check refers to it.
 type kind struct {
 	apiVersion, name string
 	template         func(namespace, name string, s infrav1.RemediationStrategy) client.Object
@@ -187,10 +188,10 @@ var (
 	}
 )
 
-// twoAttempts are as short as the API allows.
+// twoAttempts has the shortest timeout that the API allows.
 var twoAttempts = infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 100}
 
-// byHand makes a remediation of a machine as a person would, for one that need not be bad.
+// byHand creates a remediation of a machine, which may be healthy, as a user would.
 func (env *environment) byHand(ctx context.Context, name string) *mendv1.HostRemediation {
 	GinkgoHelper()
 	m := env.Machine(ctx, name)
@@ -210,13 +211,12 @@ func (env *environment) byHand(ctx context.Context, name string) *mendv1.HostRem
 
 func powered(host *simulator.Host) func() bool { return host.Powered }
 
-// gone reports whether there is no remediation of a machine.
+// gone reports whether a machine has no remediation.
 func (env *environment) gone(ctx context.Context, k kind, name string) bool {
 	return apierrors.IsNotFound(here.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: name}, k.empty()))
 }
 
-// recordedEvents are the reasons of the events about an object since a moment, for Eventually: an event is sent after the change that it
-// reports.
+// recordedEvents returns the reasons of events about an object since a moment. Events come after the changes: use it with Eventually.
 func (env *environment) recordedEvents(ctx context.Context, kind, name string, since time.Time) func() map[string]bool {
 	return func() map[string]bool {
 		GinkgoHelper()
@@ -224,7 +224,7 @@ func (env *environment) recordedEvents(ctx context.Context, kind, name string, s
 		Expect(here.List(ctx, list, client.InNamespace(env.Namespace))).To(Succeed())
 		reasons := map[string]bool{}
 		for _, e := range list.Items {
-			// A power cycle of simulated hosts can take less than the second of a creationTimestamp.
+			// A simulated power cycle can take less than a second, which is the precision of creationTimestamp, so this compares EventTime.
 			if e.Regarding.Kind == kind && e.Regarding.Name == name && !e.EventTime.Time.Before(since.Truncate(time.Microsecond)) {
 				reasons[e.Reason] = true
 			}
@@ -233,8 +233,8 @@ func (env *environment) recordedEvents(ctx context.Context, kind, name string, s
 	}
 }
 
-// freed matches the event that reports an unfenced node: as a rule as soon as the host is on. If the machine is healthy before that, its
-// request is deleted first.
+// freed matches the event that reports an unfenced node. Usually the reason is PoweredOn; if the machine is healthy before, the request is
+// deleted and the reason is another.
 var freed = Or(HaveKey("PoweredOn"), HaveKey("Unfenced"), HaveKey("Releasing"))
 
 func (env *environment) nothingIsLeft(ctx context.Context, host *simulator.Host, node string) {
@@ -248,14 +248,14 @@ func (env *environment) nothingIsLeft(ctx context.Context, host *simulator.Host,
 	}).Should(Succeed())
 }
 
-// hostIsFree checks that nothing acts on the power of a host, and nothing marks it.
+// hostIsFree expects that no annotation acts on the power of a host or marks it as unhealthy.
 func hostIsFree(ctx context.Context, host *simulator.Host) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		bmh := &bmov1alpha1.BareMetalHost{}
 		g.Expect(here.Get(ctx, host.Key(), bmh)).To(Succeed())
 		for key, value := range bmh.Annotations {
-			if key == mendv1.ResetAnnotation { // says who has reset it, and acts on nothing
+			if key == mendv1.ResetAnnotation { // names who has reset the host, and has no effect
 				continue
 			}
 			g.Expect(key).NotTo(Or(HavePrefix(infrav1.RebootAnnotation), HavePrefix("kubemend.io/"), HaveSuffix("/unhealthy")),

@@ -38,7 +38,7 @@ var _ = Describe("A machine whose node stops being ready", func() {
 			"why it is replaced, not that its node goes with it")
 		Expect(shared.members(ctx)).To(HaveLen(3))
 		Expect(shared.members(ctx)).NotTo(ContainElement(lost))
-		shared.toldOnce(ctx, check, lost)
+		shared.expectEventsOnce(ctx, check, lost)
 	}, SpecTimeout(specPatience))
 })
 
@@ -46,7 +46,7 @@ var _ = Describe("Two machines of the control plane whose nodes stop being ready
 	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
-	It("are replaced one after the other, since the KubeadmControlPlane puts off the second", func(ctx SpecContext) {
+	It("are replaced one after the other, since the KubeadmControlPlane defers the second", func(ctx SpecContext) {
 		check := shared.check(ctx, controlPlane)
 		before, lost := shared.identities(ctx), shared.names(ctx, controlPlane)[:2]
 
@@ -54,7 +54,7 @@ var _ = Describe("Two machines of the control plane whose nodes stop being ready
 			shared.turn(ctx, name, corev1.ConditionFalse)
 		}
 
-		By("waiting for the second to be put off")
+		By("waiting until the second is deferred")
 		Eventually(func(g Gomega) {
 			i := slices.IndexFunc(lost, func(name string) bool {
 				return shared.said(ctx, name, clusterv1.MachineOwnerRemediatedCondition)() == "False/"+
@@ -74,20 +74,20 @@ var _ = Describe("Two machines of the control plane whose nodes stop being ready
 		}).Should(Succeed())
 		shared.replaced(ctx, before, lost...)
 		for _, name := range lost {
-			shared.toldOnce(ctx, check, name)
+			shared.expectEventsOnce(ctx, check, name)
 		}
 	}, SpecTimeout(specPatience))
 })
 
-// toldOnce expects of a check one event of the verdict and one of the remediation, each under the name of the machine.
-func (env *environment) toldOnce(ctx context.Context, check *clusterv1.MachineHealthCheck, machine string) {
+// expectEventsOnce expects one event about the unhealthy machine and one about the start of its remediation.
+func (env *environment) expectEventsOnce(ctx context.Context, check *clusterv1.MachineHealthCheck, machine string) {
 	GinkgoHelper()
 	for _, reason := range []string{mendv1.EventMachineMarkedUnhealthy, mendv1.EventRemediationStarted} {
 		Eventually(env.notes).WithArguments(ctx, check, reason, machine).Should(HaveLen(1), reason)
 	}
 }
 
-// deleting is how many machines of the control plane are being deleted.
+// deleting returns how many control-plane machines are being deleted.
 func (env *environment) deleting(ctx context.Context) int {
 	GinkgoHelper()
 	number := 0
@@ -101,12 +101,12 @@ func (env *environment) deleting(ctx context.Context) int {
 
 const refused = "False/" + controlplanev1.KubeadmControlPlaneMachineCannotBeRemediatedReason
 
-// What the documentation of Cluster API says of the rules of control planes (seed 004), with what kubemend says meanwhile.
+// These are the rules for control planes in Cluster API's documentation (seed 004), and what kubemend reports while a rule holds.
 var _ = Describe("A KubeadmControlPlane that was asked to replace a machine", func() {
 	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
-	It("replaces no machine if the others could not do without it, and explain says so", func(ctx SpecContext) {
+	It("replaces no machine while the other machines are unhealthy, and explain says so", func(ctx SpecContext) {
 		shared.check(ctx, controlPlane)
 		before, all := shared.identities(ctx), shared.names(ctx, controlPlane)
 		for _, name := range all[1:] {
@@ -132,7 +132,7 @@ var _ = Describe("A KubeadmControlPlane that was asked to replace a machine", fu
 	}, SpecTimeout(specPatience))
 })
 
-// seenByOwner waits until the condition that the owner of a control-plane machine keeps of its API server has this prefix.
+// seenByOwner waits until the KubeadmControlPlane's condition about the API server of a machine, as "Status/Reason", has this prefix.
 func (env *environment) seenByOwner(ctx context.Context, machine, prefix string) {
 	GinkgoHelper()
 	Eventually(func() string {
@@ -141,20 +141,19 @@ func (env *environment) seenByOwner(ctx context.Context, machine, prefix string)
 	}).WithPolling(2 * time.Second).Should(HavePrefix(prefix))
 }
 
-// nudge has the controller of the KubeadmControlPlane reconcile it: it watches neither Pods nor the clock.
+// nudge makes the KubeadmControlPlane controller reconcile, since it does not watch Pods.
 func (env *environment) nudge(ctx context.Context) {
 	GinkgoHelper()
 	suite.Annotate(ctx, here, env.owner(ctx), "test/nudged", new(time.Now().Format(time.RFC3339Nano)))
 }
 
-// turnAPIServer has the pod of the API server on a machine report Ready. It is written whole: the simulation cannot read a Pod any more
-// that was patched.
+// turnAPIServer sets the condition Ready of a machine's API server pod. After a patch the simulated API server could not read the Pod.
 func (env *environment) turnAPIServer(ctx context.Context, machine string, status corev1.ConditionStatus) {
 	GinkgoHelper()
 	pod := &corev1.Pod{}
 	err := env.there.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "kube-apiserver-" + machine}, pod)
 	if client.IgnoreNotFound(err) == nil && err != nil {
-		return // with the machine
+		return // deleted with the machine
 	}
 	Expect(err).NotTo(HaveOccurred())
 	ready := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
@@ -167,7 +166,7 @@ var _ = Describe("A rolling upgrade of the cluster", func() {
 	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
-	It("replaces all machines without a false verdict on one that goes or comes", func(ctx SpecContext) {
+	It("replaces all machines without calling an old or new one unhealthy", func(ctx SpecContext) {
 		shared.check(ctx, controlPlane)
 		shared.check(ctx, worker)
 		before, began := shared.identities(ctx), time.Now()
@@ -185,9 +184,9 @@ var _ = Describe("A rolling upgrade of the cluster", func() {
 	}, SpecTimeout(specPatience))
 })
 
-// Last: its cluster comes up beside the other specs.
+// This runs last: its cluster is created while the other specs run.
 var _ = Describe("A control plane of one machine", SpecPriority(-1), func() {
-	It("is left after scaling down without a false verdict, and its machine is not replaced, which explain says", func(ctx SpecContext) {
+	It("calls no machine unhealthy when it is scaled down, does not replace the last machine, and explain says so", func(ctx SpecContext) {
 		shrinks.allHealthy(ctx)
 		DeferCleanup(shrinks.remove)
 		shrinks.check(ctx, controlPlane)
@@ -217,8 +216,7 @@ var _ = Describe("A control plane of one machine", SpecPriority(-1), func() {
 	}, SpecTimeout(specPatience))
 })
 
-// verdicts are what kubemend has written of the health of a machine since a moment, or of all machines if it has no name, as
-// "Status/Reason".
+// verdicts returns the health conditions, as "Status/Reason", that kubemend has written since a moment to one machine, or to all for "".
 func (env *environment) verdicts(since time.Time, machine string) (said []string) {
 	GinkgoHelper()
 	for _, write := range suite.Writes(management, since, "machines") {
@@ -243,7 +241,7 @@ func (env *environment) topology(ctx context.Context, change func(*clusterv1.Top
 	Expect(here.Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
 }
 
-// scale changes how many machines the cluster has.
+// scale changes the number of machines of the cluster.
 func (env *environment) scale(ctx context.Context, controlPlanes, workers int32) {
 	GinkgoHelper()
 	env.controlPlanes, env.workers = controlPlanes, workers

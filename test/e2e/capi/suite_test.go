@@ -1,8 +1,8 @@
-// Package capi tests the built manager among Cluster API's own providers: a cluster of three control-plane and three worker machines is
-// made from a ClusterClass, its machines are replaced by the real MachineDeployment and KubeadmControlPlane, and only machines,
-// kubelets, API servers and etcd members are simulated, by upstream's in-memory infrastructure.
+// Package capi tests the built manager with Cluster API's own providers. A ClusterClass makes a cluster of three control-plane and three
+// worker machines, which the real MachineDeployment and KubeadmControlPlane replace. Upstream's in-memory infrastructure provider simulates
+// only machines, kubelets, API servers and etcd members.
 //
-// Most specs share that cluster, which takes a minute to make. Each leaves it as it found it: all machines healthy, and no check.
+// Most specs share that cluster, since it takes a minute to create. Each spec leaves all machines healthy and deletes its checks.
 package capi
 
 import (
@@ -40,18 +40,18 @@ import (
 
 const (
 	specPatience = suite.SpecPatience
-	// patience is that of the checks: a node is unhealthy after it.
+	// patience is the timeout of the checks.
 	patience = 4 * time.Second
 )
 
-// What all specs share.
+// All specs share these.
 var (
 	control    *rig.Rig
 	management *rig.ControlPlane
-	here       client.WithWatch // to the management cluster
+	here       client.WithWatch // of the management cluster
 	manager    *rig.Kubemend
 	account    []byte // the manager's kubeconfig
-	// shared is the cluster of most specs, shrinks that of one.
+	// shared is the cluster of most specs, shrinks the cluster of one spec.
 	shared  = &environment{namespace: "plant", name: "plant", class: "in-memory", version: "v1.35.0", controlPlanes: 3, workers: 3}
 	shrinks = &environment{namespace: "shrinks", name: "shrinks", class: "in-memory", version: "v1.35.0", controlPlanes: 3, workers: 2}
 )
@@ -74,12 +74,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startManager(ctx)
 	shared.build(ctx)
 	shared.allHealthy(ctx)
-	shrinks.build(ctx) // its spec waits for it: it comes up beside those that run first
+	shrinks.build(ctx) // it starts while other specs run; its own spec waits for it
 }, NodeTimeout(specPatience))
 
 var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 
-// startManager starts the manager as it is installed, or starts it again after it was killed.
+// startManager starts the manager as it is installed, or again after it was killed.
 func startManager(ctx context.Context) {
 	GinkgoHelper()
 	manager = suite.Must(management.Kubemend(ctx, "capi", account, management.WebhookFlags()...))
@@ -90,13 +90,13 @@ func clientFor(config *rest.Config) client.WithWatch {
 	return suite.Client(config, clusterv1.AddToScheme, controlplanev1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme)
 }
 
-// environment is a cluster that is made from the class, in a namespace of its own.
+// environment is a cluster of the ClusterClass in its own namespace.
 type environment struct {
 	namespace, name, class, version string
 	controlPlanes, workers          int32
 
 	cluster *clusterv1.Cluster
-	there   client.Client // to the workload cluster, once it can be reached
+	there   client.Client // of the workload cluster, nil until it is reachable
 }
 
 func (env *environment) build(ctx context.Context) {
@@ -123,14 +123,14 @@ func (env *environment) build(ctx context.Context) {
 		}
 		c.Status = clusterv1.ClusterStatus{}
 	})
-	// The webhook refuses a cluster whose class was not reconciled yet.
+	// The webhook refuses a cluster until its ClusterClass has been reconciled.
 	Eventually(func() error { return here.Create(ctx, env.cluster.DeepCopy()) }).Should(Succeed())
 }
 
 // pool is the name of the workers' MachineDeployment in the topology.
 const pool = "md-0"
 
-// reach makes the client to the workload cluster.
+// reach creates the client of the workload cluster.
 func (env *environment) reach(ctx context.Context) error {
 	if env.there != nil {
 		return nil
@@ -143,7 +143,7 @@ func (env *environment) reach(ctx context.Context) error {
 	return err
 }
 
-// config is how to reach the workload cluster, as Cluster API has written it. Its API server speaks JSON alone.
+// config reads the kubeconfig that Cluster API has written for the workload cluster. The simulated API server understands only JSON.
 func (env *environment) config(ctx context.Context) (*rest.Config, error) {
 	secret := &corev1.Secret{}
 	if err := here.Get(ctx, client.ObjectKey{Namespace: env.namespace, Name: env.name + "-kubeconfig"}, secret); err != nil {
@@ -157,7 +157,7 @@ func (env *environment) config(ctx context.Context) (*rest.Config, error) {
 	return config, nil
 }
 
-// allHealthy waits until the cluster is as every spec may expect it: for twice as long as for one thing, as all its machines may be new.
+// allHealthy waits until the cluster is as every spec expects it. It waits longer than usual, because all machines may be new.
 func (env *environment) allHealthy(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -175,7 +175,7 @@ func (env *environment) allHealthy(ctx context.Context) {
 	}).WithContext(ctx).WithTimeout(2 * suite.Wait).Should(Succeed())
 }
 
-// remove deletes the cluster with its checks, and waits for nothing.
+// remove deletes the cluster and its checks without waiting for the end of the deletion.
 func (env *environment) remove(ctx context.Context) {
 	GinkgoHelper()
 	Expect(here.DeleteAllOf(ctx, &clusterv1.MachineHealthCheck{}, client.InNamespace(env.namespace))).To(Succeed())
@@ -194,7 +194,7 @@ func (env *environment) leaveAsFound(ctx context.Context) {
 	env.allHealthy(ctx)
 }
 
-// part says which machines of the cluster are meant.
+// part is either the control plane or the workers.
 type part bool
 
 const (
@@ -223,7 +223,7 @@ func (env *environment) names(ctx context.Context, p part) []string {
 	})
 }
 
-// identities are the UIDs of all machines by name: what changes if one is replaced.
+// identities returns the UIDs of all machines by name. A replaced machine has another UID.
 func (env *environment) identities(ctx context.Context) map[string]types.UID {
 	GinkgoHelper()
 	uids := map[string]types.UID{}
@@ -233,7 +233,7 @@ func (env *environment) identities(ctx context.Context) map[string]types.UID {
 	return uids
 }
 
-// replaced waits until those that were lost were replaced, and expects that no other was.
+// replaced waits until the lost machines are replaced, and expects that no other machine is.
 func (env *environment) replaced(ctx context.Context, before map[string]types.UID, lost ...string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -242,7 +242,7 @@ func (env *environment) replaced(ctx context.Context, before map[string]types.UI
 			if slices.Contains(lost, name) {
 				g.Expect(now).NotTo(HaveKey(name))
 			} else {
-				Expect(now).To(HaveKeyWithValue(name, uid), "only those that were lost are replaced")
+				Expect(now).To(HaveKeyWithValue(name, uid), "only the lost machines are replaced")
 			}
 		}
 		g.Expect(now).To(HaveLen(len(before)))
@@ -250,7 +250,7 @@ func (env *environment) replaced(ctx context.Context, before map[string]types.UI
 	env.allHealthy(ctx)
 }
 
-// untouched checks that no machine was made or deleted, and that no owner was asked to replace one.
+// untouched expects that no machine was created or deleted, and that no owner was asked to replace one.
 func (env *environment) untouched(ctx context.Context, before map[string]types.UID) func(Gomega) {
 	return func(g Gomega) {
 		g.Expect(env.identities(ctx)).To(Equal(before))
@@ -261,7 +261,7 @@ func (env *environment) untouched(ctx context.Context, before map[string]types.U
 	}
 }
 
-// turn has the node of a machine report Ready, as its kubelet would. The API server that is simulated has no subresource status.
+// turn sets the condition Ready of a machine's node, as its kubelet would. The simulated API server has no status subresource.
 func (env *environment) turn(ctx context.Context, machine string, status corev1.ConditionStatus) {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -280,7 +280,7 @@ func (env *environment) turn(ctx context.Context, machine string, status corev1.
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// members are the etcd members that the cluster has, by the machines that they are on.
+// members returns the machines of the etcd members.
 func (env *environment) members(ctx context.Context) []string {
 	GinkgoHelper()
 	pods := &corev1.PodList{}
@@ -294,10 +294,10 @@ func (env *environment) members(ctx context.Context) []string {
 	return names
 }
 
-// memberRemoved is what the simulated etcd puts on the pod of a member that was removed.
+// memberRemoved is the annotation that the simulated etcd sets on the pod of a removed member.
 const memberRemoved = "etcd.inmemory.infrastructure.cluster.x-k8s.io/member-removed"
 
-// check makes a claimed check of a part of the cluster, and waits until it counts all its machines as healthy.
+// check creates a claimed check for a part of the cluster, and waits until the check counts all machines of that part as healthy.
 func (env *environment) check(ctx context.Context, p part) *clusterv1.MachineHealthCheck {
 	GinkgoHelper()
 	name, number, operator := "workers", env.workers, metav1.LabelSelectorOpDoesNotExist
@@ -312,7 +312,7 @@ func (env *environment) check(ctx context.Context, p part) *clusterv1.MachineHea
 	return check
 }
 
-// counts are the numbers of a check, healthy of expected, as "3 of 3".
+// counts returns how many of a check's expected machines are healthy, as "3 of 3".
 func (env *environment) counts(ctx context.Context, name string) func() string {
 	return func() string {
 		check := &clusterv1.MachineHealthCheck{}
@@ -321,12 +321,12 @@ func (env *environment) counts(ctx context.Context, name string) func() string {
 	}
 }
 
-// said is what a condition of a machine says, as "Status/Reason".
+// said returns a condition of a machine as "Status/Reason".
 func (env *environment) said(ctx context.Context, machine, kind string) func() string {
 	return func() string { return saidOf(env.machines(ctx)[machine], kind) }
 }
 
-// saidOf is a condition of m as "Status/Reason".
+// saidOf returns a condition of m as "Status/Reason".
 func saidOf(m *clusterv1.Machine, kind string) string {
 	if m == nil {
 		return "gone"
@@ -338,8 +338,8 @@ func saidOf(m *clusterv1.Machine, kind string) string {
 	return fmt.Sprintf("%s/%s", c.Status, c.Reason)
 }
 
-// notes are those of the events of a reason in the namespace that contain a text, one for each time that an event came; only of those that
-// a check sent, if there is one. The checks of earlier specs had the same name and machines: only the UID tells whose event one is.
+// notes returns the notes of events with a reason and a text, once for each repetition. If check is given, it returns only events about
+// that check. It compares UIDs, because checks of earlier specs had the same name and machines.
 func (env *environment) notes(ctx context.Context, check *clusterv1.MachineHealthCheck, reason, text string) []string {
 	GinkgoHelper()
 	list := &eventsv1.EventList{}

@@ -19,7 +19,7 @@ import (
 
 const root = "../../.."
 
-// What Argo CD says of an object.
+// The health statuses of Argo CD.
 const (
 	healthy     = "Healthy"
 	progressing = "Progressing"
@@ -27,10 +27,10 @@ const (
 	suspended   = "Suspended"
 )
 
-// prefix is that of the keys of argocd-cm that have a script for a kind.
+// prefix is the prefix of the keys in argocd-cm whose values are scripts.
 const prefix = "resource.customizations.health."
 
-// withComponent is a kustomization of Argo CD's own ConfigMap, with a setting of the user's, and the component.
+// withComponent is a kustomization with Argo CD's own ConfigMap, a setting of the user in it, and the component.
 const withComponent = `apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 namespace: argocd
@@ -47,7 +47,7 @@ data:
   application.resourceTrackingMethod: annotation
 `
 
-// customizations are the data of argocd-cm with the component.
+// customizations returns the data of argocd-cm after kustomize has added the component.
 func customizations(t *testing.T) map[string]string {
 	t.Helper()
 	disk, memory := filesys.MakeFsOnDisk(), filesys.MakeFsInMemory()
@@ -101,8 +101,8 @@ func TestTheComponentAddsToArgoCDsConfigMap(t *testing.T) {
 	}
 }
 
-// argo runs a script as Argo CD does: with these libraries and no others, a deadline of a second, and the object as obj. (Argo CD v3,
-// util/lua/lua.go)
+// argo runs a script like Argo CD: with these libraries only, a deadline of one second, and the object as the global obj (Argo CD v3,
+// util/lua/lua.go).
 func argo(t *testing.T, script string, o *unstructured.Unstructured) (status, message string) {
 	t.Helper()
 	l := lua.NewState(lua.Options{SkipOpenLibs: true})

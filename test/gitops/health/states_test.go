@@ -1,5 +1,5 @@
-// Package health tests what Argo CD and Flux say of kubemend's kinds: the scripts of config/argocd and the expressions of
-// docs/examples/flux, run as these tools run them, over the states that objects can be in.
+// Package health tests which health Argo CD and Flux report for kubemend's kinds. It runs the scripts of config/argocd and the expressions
+// of docs/examples/flux like these tools do, for the states that objects can be in.
 package health
 
 import (
@@ -29,26 +29,26 @@ import (
 
 const yes, no, open = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 
-// state is what an object says of itself, and what the tools make of it.
+// state is an object and what the tools have to report for it.
 type state struct {
 	object  client.Object
 	argo    string
-	message string // is in what Argo CD shows
-	flux    string // empty if Flux is not asked
+	message string // a part of Argo CD's message
+	flux    string // empty if Flux has no expression for the kind
 }
 
 func said(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }
 
-// check is a MachineHealthCheck of five healthy machines that kubemend acts on, with what is special about it.
+// check returns a claimed MachineHealthCheck with five healthy machines, changed by edits.
 func check(edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealthCheck {
 	c := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{
 		Name: "workers", Generation: 2, Annotations: map[string]string{clusterv1.PausedAnnotation: mendv1.Claim},
 	}}
 	c.Status.ObservedGeneration, c.Status.ExpectedMachines, c.Status.CurrentHealthy = 2, ptr.To[int32](5), ptr.To[int32](5)
 	c.Status.Conditions = []metav1.Condition{
-		said(clusterv1.PausedCondition, yes, "Paused", "MachineHealthCheck has the cluster.x-k8s.io/paused annotation"), // by core
+		said(clusterv1.PausedCondition, yes, "Paused", "MachineHealthCheck has the cluster.x-k8s.io/paused annotation"), // written by core
 		said(clusterv1.MachineHealthCheckRemediationAllowedCondition, yes, "RemediationAllowed", ""),
 		said(mendv1.WorkloadClusterReachable, yes, mendv1.ReachableReason, ""),
 		said(mendv1.TargetsExclusive, yes, mendv1.ExclusiveReason, ""),
@@ -70,7 +70,7 @@ func saying(kind string, status metav1.ConditionStatus, reason string) func(*clu
 	}
 }
 
-// cannotAct gives a check the condition Effective, which it has only while it is False.
+// cannotAct gives a check the condition Effective, which exists only while it is False.
 func cannotAct(c *clusterv1.MachineHealthCheck) {
 	c.Status.Conditions = append(c.Status.Conditions,
 		said(mendv1.Effective, no, mendv1.NoRulesReason, "the message of NoRules"))
@@ -125,7 +125,7 @@ func machineChecks() map[string]state {
 	}
 }
 
-// coresOwn makes a check an unclaimed one, with the conditions that Cluster API core writes.
+// coresOwn makes a check unclaimed, with the conditions that Cluster API core writes.
 func coresOwn(allowed bool, reason string) func(*clusterv1.MachineHealthCheck) {
 	return func(c *clusterv1.MachineHealthCheck) {
 		c.Annotations = nil
@@ -214,7 +214,7 @@ func nodeChecks() map[string]state {
 	}
 }
 
-// states are those of all kinds: by the kind's key in argocd-cm, and by API version and kind for Flux.
+// states returns the states of all kinds, by the key in argocd-cm and by API version and kind for Flux.
 func states() map[[2]string]map[string]state {
 	hosts, metal3 := map[string]state{}, map[string]state{}
 	for name, r := range hostReports() {
@@ -236,7 +236,7 @@ func states() map[[2]string]map[string]state {
 	}
 }
 
-func TestToolsSayHowAnObjectIs(t *testing.T) {
+func TestToolsReportTheHealthOfEveryState(t *testing.T) {
 	scripts, evaluators := customizations(t), expressions(t)
 	for kind, all := range states() {
 		for name, s := range all {
@@ -260,8 +260,8 @@ func TestToolsSayHowAnObjectIs(t *testing.T) {
 	}
 }
 
-// Argo CD may read checks in the older version, whose conditions are elsewhere.
-func TestArgoCDSaysTheSameOfAnOlderVersion(t *testing.T) {
+// Argo CD may read checks in the older version, which has the conditions in another field.
+func TestArgoCDReportsTheSameForTheOlderVersion(t *testing.T) {
 	script := customizations(t)[prefix+"cluster.x-k8s.io_MachineHealthCheck"]
 	for name, s := range machineChecks() {
 		t.Run(name, func(t *testing.T) {
@@ -282,16 +282,16 @@ func tree(t *testing.T, o client.Object) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// What Flux says of an object.
+// The statuses of Flux.
 const (
 	current    = "Current"
 	inProgress = "InProgress"
 	failed     = "Failed"
-	// unread is that an expression asks for what is not there: Flux asks again.
+	// unread means that the expression failed because a field is missing. Flux evaluates it again later.
 	unread = "unread"
 )
 
-// expressions are those of the example, by API version and kind.
+// expressions returns the expressions of the example, by API version and kind.
 func expressions(t *testing.T) map[string]*cel.StatusEvaluator {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "examples", "flux", "kustomization.yaml"))
