@@ -176,7 +176,7 @@ $(TOOLS)/mutate: hack/mutate/go.mod $(wildcard hack/mutate/*.go)
 	$(GO) -C hack/mutate build -ldflags '-s -w' -o $(CURDIR)/$@ .
 
 .PHONY: size
-size: ## Print how many lines each package has, and all tests (ARGS=-update after something fell: test/size.tsv follows, only downwards)
+size: ## Print how many lines each package has, and all tests (ARGS=-update lowers the limits in test/size.tsv)
 	@$(GO) test -count=1 -v -run '^TestSizesAreDocumented$$' ./test $(ARGS) | grep -vE '^(===|---|PASS|ok) '
 
 .PHONY: mutate

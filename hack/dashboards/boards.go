@@ -39,7 +39,7 @@ func mean(metric, by string) string {
 
 // clusters has one row for each cluster.
 func clusters() panel {
-	return table("Clusters", "Those that are out of reach come first.", half,
+	return table("Clusters", "Unreachable clusters come first.", half,
 		query{`1 - min by (namespace, cluster) (kubemend_workload_cluster_reachable{` + inCluster + `})`, "out of reach"},
 		query{`sum by (namespace, cluster) (max by (namespace, name, cluster) (kubemend_machinehealthcheck_short_circuited{` + inCluster + `}))`,
 			"short-circuited checks"},
@@ -142,10 +142,10 @@ func machinesAndNodes() row {
 			query{`sum by (result) (rate(kubemend_nodehealthcheck_remediations_finished_total[1h])) * 3600`, "nodes: {{result}}"}),
 		course("Missing capacity", "Remediations begun whose machine is not back, by what they wait for.", "none", half,
 			query{`sum by (reason) (max by (namespace, cluster, reason) (kubemend_capacity_missing{` + inCluster + `}))`, "{{reason}}"}),
-		course("Time from due to begun", "19 of 20 are faster, and the mean, by what carries the remediation out.", "s", half,
+		course("Time from due to begun", "95th percentile and mean, by remediator.", "s", half,
 			query{nineteenOfTwenty("kubemend_remediation_due_to_begun_seconds", "remediator"), "{{remediator}}: 95%"},
 			query{mean("kubemend_remediation_due_to_begun_seconds", "remediator"), "{{remediator}}: mean"}),
-		course("Time from due to capacity back", "19 of 20 are faster, and the mean, by cause.", "s", half,
+		course("Time from due to capacity back", "95th percentile and mean, by cause.", "s", half,
 			query{nineteenOfTwenty("kubemend_remediation_due_to_capacity_seconds", "cause"), "{{cause}}: 95%"},
 			query{mean("kubemend_remediation_due_to_capacity_seconds", "cause"), "{{cause}}: mean"}),
 		course("Time waited for capacity, per day", "Of remediations that have ended.", "s", half,

@@ -204,7 +204,7 @@ func obeyPolicies(management *cluster) {
 			}
 		}
 		remembers := map[string]string{mendv1.PowerCycleAnnotation: "{}"}
-		refused := MatchError(And(ContainSubstring("only who may patch the status of hostremediations"),
+		refused := MatchError(And(ContainSubstring("only users who may patch the status of hostremediations"),
 			ContainSubstring(mendv1.PowerCycleAnnotation)))
 		Eventually(made(tenant, "forged", remembers)).Should(refused)
 		Expect(made(tenant, "honest", map[string]string{"note": "of a tenant"})()).To(Succeed())

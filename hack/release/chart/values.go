@@ -42,7 +42,7 @@ func valuesOf(objects []tree) ([]value, error) {
 	}
 	return slices.Concat([]value{
 		{"kinds.hostRemediation", "Install the CRDs of HostRemediation and its template.", true, yes},
-		{"kinds.remediationRecord", "Install the CRD of RemediationRecord, by which kubemend remembers what it remediates again and again.",
+		{"kinds.remediationRecord", "Install the CRD of RemediationRecord. Without it kubemend does not wait longer before it repeats a remediation.",
 			true, yes},
 		{"kinds.remediationPolicy", "Install the CRDs of RemediationPolicy and RemediationOverride.", true, yes},
 		{"kinds.metal3Remediation", "Install the CRDs of Metal3Remediation and its template, and their webhooks. " +
