@@ -84,7 +84,7 @@ func recordsAreTaken(management *cluster) {
 			is.SetResourceVersion(o.GetResourceVersion())
 			err := management.Update(ctx, is, client.DryRunAll)
 			if row.refused {
-				Expect(err).To(MatchError(SatisfyAll(ContainSubstring("status: Invalid value"), ContainSubstring("never changes"))), name)
+				Expect(err).To(MatchError(SatisfyAll(ContainSubstring("status: Invalid value"), ContainSubstring("cannot be changed"))), name)
 			} else {
 				Expect(err).NotTo(HaveOccurred(), name)
 			}

@@ -258,11 +258,11 @@ var Manifests = []Manifest{
 	{"RemediationOverride", "spec.action", "Stop", `supported values: "Hold", "Allow"`},
 	{"RemediationOverride", "spec.allow", map[string]any{"maxUnhealthy": "60%", "maxInFlight": "10%"},
 		"is required for Allow of a Cluster or a MachineHealthCheck, and forbidden otherwise"},
-	{"RemediationOverride", "spec.targetRef.kind", "RemediationPolicy", "Allow is for a Cluster, a MachineHealthCheck or a RemediationPolicy"},
+	{"RemediationOverride", "spec.targetRef.kind", "RemediationPolicy", "Allow supports Cluster, MachineHealthCheck and RemediationPolicy"},
 	{"RemediationOverride that allows", "spec.allow.maxInFlight", nil, "Required value"},
 	{"RemediationOverride that allows", "spec.allow.maxUnhealthy", "160%", "should match"},
 	{"RemediationOverride that allows", "spec.targetRef.kind", "Machine",
-		"Allow is for a Cluster, a MachineHealthCheck or a RemediationPolicy"},
+		"Allow supports Cluster, MachineHealthCheck and RemediationPolicy"},
 }
 
 // Objects returns the refused object and the valid one.
