@@ -136,8 +136,8 @@ var (
 	}
 	hostHinders    = wait{Deleting, "HostHindersDeletion", "the deletion of {machine} waits: {trouble}", machineGoes, repairHost, atOnce}
 	otherFinalizer = wait{
-		Deleting, "ForeignFinalizer", "Cluster API has deleted what belongs to {machine}, which finalizers of others keep: {finalizers}",
-		machineGoes, endHook, atOnce,
+		Deleting, "ForeignFinalizer", "Cluster API has finished deleting {machine}, but finalizers of other controllers still keep it: " +
+			"{finalizers}", machineGoes, endHook, atOnce,
 	}
 )
 
