@@ -185,7 +185,7 @@ func (c *Cycle) loop() string {
 	if c.Facts.Loop.Times == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d since %s, the next one at %s", c.Facts.Loop.Times, c.Facts.Loop.Since.UTC().Format(time.RFC3339),
+	return fmt.Sprintf("%d times since %s, the next power cycle at %s", c.Facts.Loop.Times, c.Facts.Loop.Since.UTC().Format(time.RFC3339),
 		c.Facts.LoopUntil.UTC().Format(time.RFC3339))
 }
 

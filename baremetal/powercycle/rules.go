@@ -2,6 +2,7 @@ package powercycle
 
 const (
 	seeToTheBMC   = "check the BMC: its address, credentials and network"
+	checkTheBMC   = "check that the BMC address of the host belongs to this very host, and that its BMC reports the power correctly; "
 	repairTheHost = "repair the host, then remove both unhealthy annotations"
 	seeToTheQueue = "repair the control-plane members that the remediation waits for; to power-cycle the host all the same, do it by hand, " +
 		"or delete the remediations that are ahead"
@@ -235,16 +236,15 @@ var (
 			}
 			return "its kubelet reports"
 		},
-		Fix: "see that the host's BMC address is that of this very host, and that the BMC reads its power; " +
-			"look whether data of what ran on the node is damaged; then delete the remediation, and run kubectl mend reset host/NAME",
+		Fix: checkTheBMC + "look for damaged data of the workload that ran on the node; then delete the remediation, " +
+			"and run kubectl mend reset host/NAME",
 		OnHost: true, OnMachine: true, Warns: true,
 	})
 	PowerOffDisprovedReason = says(Rule{
 		Reason: "PowerOffDisproved",
 		Message: "After an earlier power-off of the host, its node stayed alive: the reported power of the host " +
 			"cannot be trusted, and the host is not power-cycled until a person resets it",
-		Fix: "see that the host's BMC address is that of this very host, and that the BMC reads its power; " +
-			"then run kubectl mend reset host/NAME, or remove its annotation kubemend.io/power-off-disproved",
+		Fix:    checkTheBMC + "then run kubectl mend reset host/NAME, or remove its annotation kubemend.io/power-off-disproved",
 		Blocks: true, OnHost: true, OnMachine: true,
 	})
 
@@ -355,8 +355,8 @@ var (
 		OnHost:   true, OnMachine: true,
 	})
 	HostExternalReason = says(Rule{
-		Reason: "HostExternallyProvisioned", Message: "The attempts have not helped, and the host is externally provisioned: " +
-			"no owner is asked to replace a machine that cannot be provisioned anew",
+		Reason: "HostExternallyProvisioned", Message: "The attempts have not helped; the owner is not asked to replace the machine, " +
+			"because the host is externally provisioned, and no new machine can be provisioned on it",
 		Fix: "repair the host; to replace it, delete the Machine, and provision the new one as this one was", OnMachine: true,
 	})
 	OwnerlessReason = says(Rule{
