@@ -1,8 +1,8 @@
 package powercycle
 
 const (
-	seeToTheBMC   = "check the BMC: its address, credentials and network"
-	checkTheBMC   = "check that the BMC address of the host belongs to this very host, and that its BMC reports the power correctly; "
+	checkTheBMC   = "check the BMC: its address, credentials and network"
+	checkReadings = "check that the BMC address of the host belongs to this very host, and that its BMC reports the power correctly; "
 	repairTheHost = "repair the host, then remove both unhealthy annotations"
 	seeToTheQueue = "repair the control-plane members that the remediation waits for; to power-cycle the host all the same, do it by hand, " +
 		"or delete the remediations that are ahead"
@@ -173,11 +173,11 @@ var (
 		Blocks: true, OnMachine: true,
 	})
 	PowerOffFailedReason = says(Rule{
-		Reason: "PowerOffFailed", Message: "The host could not be powered off so far", Fix: seeToTheBMC,
+		Reason: "PowerOffFailed", Message: "The host could not be powered off so far", Fix: checkTheBMC,
 		Blocks: true,
 	})
 	PowerOffTimedOutReason = says(Rule{
-		Reason: "PowerOffTimedOut", Message: "The host was not seen off in time", Fix: seeToTheBMC,
+		Reason: "PowerOffTimedOut", Message: "The host was not seen off in time", Fix: checkTheBMC,
 		variants: []variant{{do: BeginAttempt, message: "The host was not seen off in time; one more attempt has begun"}},
 	})
 	PoweringOffReason = says(Rule{
@@ -236,7 +236,7 @@ var (
 			}
 			return "its kubelet reports"
 		},
-		Fix: checkTheBMC + "look for damaged data of the workload that ran on the node; then delete the remediation, " +
+		Fix: checkReadings + "look for damaged data of the workload that ran on the node; then delete the remediation, " +
 			"and run kubectl mend reset host/NAME",
 		OnHost: true, OnMachine: true, Warns: true,
 	})
@@ -244,7 +244,7 @@ var (
 		Reason: "PowerOffDisproved",
 		Message: "After an earlier power-off of the host, its node stayed alive: the reported power of the host " +
 			"cannot be trusted, and the host is not power-cycled until a person resets it",
-		Fix:    checkTheBMC + "then run kubectl mend reset host/NAME, or remove its annotation kubemend.io/power-off-disproved",
+		Fix:    checkReadings + "then run kubectl mend reset host/NAME, or remove its annotation kubemend.io/power-off-disproved",
 		Blocks: true, OnHost: true, OnMachine: true,
 	})
 
@@ -305,11 +305,11 @@ var (
 
 	PowerOnRequestedReason = says(Rule{Reason: "PowerOnRequested", Message: "The host is asked to power on"})
 	PowerOnFailedReason    = says(Rule{
-		Reason: "PowerOnFailed", Message: "The host could not be powered on so far", Fix: seeToTheBMC,
+		Reason: "PowerOnFailed", Message: "The host could not be powered on so far", Fix: checkTheBMC,
 		Blocks: true,
 	})
 	PowerOnTimedOutReason = says(Rule{
-		Reason: "PowerOnTimedOut", Message: "The host was not seen on in time", Fix: seeToTheBMC,
+		Reason: "PowerOnTimedOut", Message: "The host was not seen on in time", Fix: checkTheBMC,
 		variants: []variant{{do: BeginAttempt, message: "The host was not seen on in time; one more attempt has begun"}},
 	})
 	PoweringOnReason = says(Rule{Reason: "PoweringOn", Message: "Waiting for the host to be on"})
@@ -331,7 +331,7 @@ var (
 		Message: "The Bare Metal Operator has accepted the reboot; the next boot of the node will show whether it was carried out",
 	})
 	RebootTimedOutReason = says(Rule{
-		Reason: "RebootTimedOut", Message: "The host did not reboot in time", Fix: seeToTheBMC,
+		Reason: "RebootTimedOut", Message: "The host did not reboot in time", Fix: checkTheBMC,
 		variants: []variant{{do: BeginAttempt, message: "The host did not reboot in time; one more attempt has begun"}},
 	})
 	ServicedReason = says(Rule{Reason: "Serviced", Message: "The firmware of the host was updated, and the host boots"})

@@ -102,7 +102,7 @@ func CountsThen(target *Target) string {
 // StillBlocked says that a rule still blocks the remediation when the timeout has expired, or that the action then is not known.
 func StillBlocked(blocker *Blocker) string {
 	if blocker.Reason == MissingPermission {
-		return "; what happens then cannot be told with your rights"
+		return "; what happens then cannot be read with your rights"
 	}
 	text := "; its remediation is still blocked then by " + named(blocker)
 	if blocker.EndsWhen != "" {

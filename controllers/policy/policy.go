@@ -267,7 +267,7 @@ func (g *group) reachedBy(n numbers, now time.Time) reached {
 	case now.Before(g.trials.until):
 		return reached{place.SlowStart, "a remediation has failed, so none begins for " + g.trials.pause.String(), until}
 	}
-	return reached{place.SlowStart, fmt.Sprintf("%d remediations are not proven yet, at most %d unproven ones may run at a time (slowStart)",
+	return reached{place.SlowStart, fmt.Sprintf("%d remediations are not proven yet, at most %d may be unproven at a time (slowStart)",
 		len(g.trials.unproven)+n.claimed, max(g.trials.width, 1)), until}
 }
 

@@ -36,7 +36,7 @@ var (
 
 	waited = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_capacity_waited_seconds_total",
-		Help: "Time that remediations that have ended waited for capacity, by the reason in the condition CapacityBack " +
+		Help: "Time that ended remediations have waited for capacity, by the reason in the condition CapacityBack " +
 			"of their RemediationRecords.",
 	}, []string{"reason"})
 
