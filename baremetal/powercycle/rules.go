@@ -6,6 +6,7 @@ const (
 	repairTheHost = "repair the host, then remove both unhealthy annotations"
 	seeToTheQueue = "repair the control-plane members that the remediation waits for; to power-cycle the host all the same, do it by hand, " +
 		"or delete the remediations that are ahead"
+	confirmedOff    = "The Bare Metal Operator has confirmed that the host is off"
 	noFault         = "; no power failure is reported, so kubemend waits for the Bare Metal Operator"
 	firmwareUpdated = "The firmware of the host is being updated, which powers the host on; waiting until the update is done"
 )
@@ -197,10 +198,8 @@ var (
 		Blocks: true,
 	})
 	ReceiptGivenReason = says(Rule{
-		Reason: "ReceiptGiven", Message: "The Bare Metal Operator has confirmed that the host is off", Blocks: true,
-		variants: []variant{{
-			do: Wait, message: "The Bare Metal Operator has confirmed that the host is off; waiting a few seconds for errors that contradict this",
-		}},
+		Reason: "ReceiptGiven", Message: confirmedOff, Blocks: true,
+		variants: []variant{{do: Wait, message: confirmedOff + "; waiting a few seconds for errors that contradict this"}},
 	})
 	FencingImpossibleReason = says(Rule{
 		Reason: "FencingImpossible", Message: "The host could not be proven off in time; it is powered on again, and its node is not fenced",
@@ -236,8 +235,7 @@ var (
 			}
 			return "its kubelet reports"
 		},
-		Fix: checkReadings + "look for damaged data of the workload that ran on the node; then delete the remediation, " +
-			"and run kubectl mend reset host/NAME",
+		Fix:    checkReadings + "look for damaged data of the node's workload; then delete the remediation, and run kubectl mend reset host/NAME",
 		OnHost: true, OnMachine: true, Warns: true,
 	})
 	PowerOffDisprovedReason = says(Rule{
