@@ -4,8 +4,8 @@ const (
 	checkTheBMC   = "check the BMC: its address, credentials and network"
 	checkReadings = "check that the BMC address of the host belongs to this very host, and that its BMC reports the power correctly; "
 	repairTheHost = "repair the host, then remove both unhealthy annotations"
-	seeToTheQueue = "repair the control-plane members that the remediation waits for; to power-cycle the host all the same, do it by hand, " +
-		"or delete the remediations that are ahead"
+	seeToTheQueue = "repair the control-plane members that the remediation waits for; to power-cycle the host all the same, " +
+		"do it by hand, or delete the remediations that are ahead"
 	confirmedOff    = "The Bare Metal Operator has confirmed that the host is off"
 	noFault         = "; no power failure is reported, so kubemend waits for the Bare Metal Operator"
 	firmwareUpdated = "The firmware of the host is being updated, which powers the host on; waiting until the update is done"
@@ -121,7 +121,7 @@ var (
 	HostNotReadyReason = says(Rule{
 		Reason: "HostNotReady", Message: "The Bare Metal Operator does not manage the host's power now; waiting until it does",
 		variants: []variant{
-			{detail: AsksPerson, message: "The Bare Metal Operator has not managed the host's power for a long time; waiting until it does"},
+			{detail: AsksPerson, message: "The Bare Metal Operator has not managed the host's power for long; waiting until it does"},
 			{do: Advance, message: "The Bare Metal Operator does not manage the host's power now; the power cycle goes on when it does"},
 		},
 		detail: func(c *Cycle) string { return c.Facts.Unmanaged }, Fix: "unpause, attach or provision the host",
@@ -187,8 +187,8 @@ var (
 			"as after a restore from a backup; waiting for the Bare Metal Operator to read the host's power"}},
 	})
 	PowerSettlingReason = says(Rule{
-		Reason: "PowerSettling", Message: "The host was already off when its power-off was requested; waiting in case it was just powering on",
-		Blocks: true,
+		Reason: "PowerSettling", Blocks: true,
+		Message: "The host was already off when its power-off was requested; waiting in case it was just powering on",
 	})
 	ReceiptRequestedReason = says(Rule{
 		Reason: "ReceiptRequested", Message: "The host was already off; the Bare Metal Operator is asked to read its power again",
@@ -202,13 +202,13 @@ var (
 		variants: []variant{{do: Wait, message: confirmedOff + "; waiting a few seconds for errors that contradict this"}},
 	})
 	FencingImpossibleReason = says(Rule{
-		Reason: "FencingImpossible", Message: "The host could not be proven off in time; it is powered on again, and its node is not fenced",
+		Reason: "FencingImpossible", Message: "The host was not proven off in time; it is powered on again, and its node is not fenced",
 		variants: []variant{
-			{detail: NoReceipts, message: "The host was already off, and the Bare Metal Operator reports nothing that proves that it still is"},
+			{detail: NoReceipts, message: "The host was already off, and the Bare Metal Operator reports no proof that it still is"},
 			{detail: ReceiptLate, message: "The host was already off, and the Bare Metal Operator has not read its power again"},
 			{
 				detail:  ReceiptContradicted,
-				message: "The Bare Metal Operator has read the host's power again, but reports a problem, so the host does not count as off",
+				message: "The Bare Metal Operator has read the host's power again, but reports a problem; the host does not count as off",
 			},
 		},
 		detail: (*Cycle).unproven,
@@ -227,15 +227,15 @@ var (
 	})
 	SignOfLifeReason = says(Rule{
 		Reason: "SignOfLife", Message: "The node is alive although its host was reported off; the host does not count as off",
-		variants: []variant{{detail: ProofWrong, message: "The node stayed alive after it was fenced, although its host was reported off: " +
-			"the reported power of the host is wrong, and the host is not power-cycled again"}},
+		variants: []variant{{detail: ProofWrong, message: "The node stayed alive after it was fenced, although its host was reported " +
+			"off: the reported power of the host is wrong, and the host is not power-cycled again"}},
 		detail: func(c *Cycle) string {
 			if c.Facts.NewBoot {
 				return "it has booted"
 			}
 			return "its kubelet reports"
 		},
-		Fix:    checkReadings + "look for damaged data of the node's workload; then delete the remediation, and run kubectl mend reset host/NAME",
+		Fix:    checkReadings + "look for damaged data of its workload; then delete the remediation, and run kubectl mend reset host/NAME",
 		OnHost: true, OnMachine: true, Warns: true,
 	})
 	PowerOffDisprovedReason = says(Rule{
@@ -253,8 +253,8 @@ var (
 		}},
 	})
 	WatchingForLifeReason = says(Rule{
-		Reason: "WatchingForLife", Message: "The node reported after its host was asked to power off; waiting to see whether it reports again",
-		Blocks: true,
+		Reason: "WatchingForLife", Blocks: true,
+		Message: "The node reported after its host was asked to power off; waiting to see whether it reports again",
 	})
 	NodeMismatchReason = says(Rule{
 		Reason: "NodeMismatch", Message: "Another node has the name of the machine's node; it is not fenced, and the host is powered on",
@@ -271,9 +271,9 @@ var (
 		variants: []variant{
 			{do: Advance, message: "The workload cluster does not answer while this control-plane host is off; " +
 				"the host is powered on without waiting for its workload any longer"},
-			{from: []State{Booting, RequestingOwner}, message: "The workload cluster does not answer, so it is unknown whether the machine is healthy"},
+			{from: []State{Booting, RequestingOwner}, message: "The workload cluster cannot be asked whether the machine is healthy"},
 		},
-		detail: func(c *Cycle) string { return c.Unseen }, Fix: "repair its API server, unless that only needs this host to be on", Blocks: true,
+		detail: func(c *Cycle) string { return c.Unseen }, Fix: "repair its API server, unless it only needs this host on", Blocks: true,
 	})
 	WorkloadMovingReason = says(Rule{
 		Reason: "WorkloadMoving", Message: "Waiting for the workload to leave the node", detail: (*Cycle).LeftOnNode,
@@ -290,7 +290,7 @@ var (
 	NodeGoneReason      = says(Rule{Reason: "NodeGone", Message: "There is no node any more, and nothing is left of its workload"})
 	WorkloadMovedReason = says(Rule{
 		Reason: "WorkloadMoved", Message: "The workload has moved", detail: func(c *Cycle) string { return c.IdleVolumes },
-		variants: []variant{{detail: VolumesIdle, message: "The workload has moved; volumes that no pod needs are still attached to the node"}},
+		variants: []variant{{detail: VolumesIdle, message: "The workload has moved, but volumes that no pod needs are still attached"}},
 	})
 	UnfencedReason = says(Rule{
 		Reason: "Unfenced", Message: "The fence is removed from the node",
@@ -382,10 +382,9 @@ var (
 	ReleasingReason       = says(Rule{Reason: "Releasing", Message: "The remediation has ended"})
 	EndedReason           = says(Rule{Reason: "Ended", Message: "The remediation has ended"})
 	UnfenceTimedOutReason = says(Rule{
-		Reason: "UnfenceTimedOut", Message: "The fence could not be removed from the node in time; " +
+		Reason: "UnfenceTimedOut", OnMachine: true, Warns: true,
+		Message: "The fence could not be removed from the node in time; " +
 			"kubemend does not wait any longer, and a person may have to remove it",
-		Fix: "remove the taint node.kubernetes.io/out-of-service and the annotation kubemend.io/fenced-by by hand; " +
-			"see why it was refused",
-		OnMachine: true, Warns: true,
+		Fix: "remove the taint node.kubernetes.io/out-of-service and the annotation kubemend.io/fenced-by by hand; see why it was refused",
 	})
 )

@@ -114,7 +114,8 @@ func TestWhatIsWrongNamesTheField(t *testing.T) {
 			must.Equal(t, want+". The policy selects nothing", valid.Message)
 			continue
 		}
-		must.Equal(t, "RemediationPolicy kubemend-system/racks is invalid, so nothing that it selects is remediated: "+want, blocked["a-r1-0"][0].Text)
+		must.Equal(t, "RemediationPolicy kubemend-system/racks is invalid, so nothing that it selects is remediated: "+want,
+			blocked["a-r1-0"][0].Text)
 		must.Equal(t, want+". Until that is corrected, nothing that the policy selects is remediated", valid.Message)
 	}
 }

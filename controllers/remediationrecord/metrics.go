@@ -47,7 +47,7 @@ var (
 
 	deleted = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_remediation_records_deleted_total",
-		Help: "RemediationRecords deleted, by reason: Old, Cluster (it has too many), Unread (an open record whose objects cannot be read).",
+		Help: "RemediationRecords deleted, by reason: Old, Cluster (it has too many), Unread (an open one whose objects cannot be read).",
 	}, []string{"reason"})
 )
 
