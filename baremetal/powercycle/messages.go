@@ -156,7 +156,7 @@ func (c *Cycle) unproven() string {
 		return c.Mismatch
 	case !c.Facts.Provable:
 		return "the host has no condition Manageable, which the Bare Metal Operator writes since v0.13: " +
-			"before that, only that it switches the host off is proof"
+			"without it, only a host that is seen on before it goes off counts as off"
 	case c.Facts.Doubt != "":
 		return c.Facts.Doubt
 	}
@@ -185,7 +185,7 @@ func (c *Cycle) loop() string {
 	if c.Facts.Loop.Times == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d since %s, the next one at %s", c.Facts.Loop.Times, c.Facts.Loop.Since.UTC().Format(time.RFC3339),
+	return fmt.Sprintf("%d times since %s, the next power cycle at %s", c.Facts.Loop.Times, c.Facts.Loop.Since.UTC().Format(time.RFC3339),
 		c.Facts.LoopUntil.UTC().Format(time.RFC3339))
 }
 

@@ -95,7 +95,7 @@ func (q *Queue) Ahead(now time.Time) []Ahead {
 		}
 	}
 	if q.ManagerHere {
-		return []Ahead{{Text: "no other replica is ready elsewhere, or it is about to take over", Manager: true}}
+		return []Ahead{{Text: "no replica on another node is ready, or one is just taking over", Manager: true}}
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 	createdLater := func(r *Queued) { r.Created = noon.Add(-time.Minute) }
 	first := Ahead{Text: "b is ahead in the queue"}
 	here := Ahead{Manager: true}
-	here.Text = "no other replica is ready elsewhere, or it is about to take over"
+	here.Text = "no replica on another node is ready, or one is just taking over"
 	for name, tc := range map[string]struct {
 		is   func(*Queue)
 		want []Ahead

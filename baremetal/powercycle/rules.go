@@ -1,12 +1,14 @@
 package powercycle
 
 const (
-	seeToTheBMC   = "see to the BMC: its address, credentials, network"
+	checkTheBMC   = "check the BMC: its address, credentials and network"
+	checkReadings = "check that the BMC address of the host belongs to this very host, and that its BMC reports the power correctly; "
 	repairTheHost = "repair the host, then remove both unhealthy annotations"
-	seeToTheQueue = "see to the members of the control plane that it waits for; to power-cycle the host all the same, do it by hand, " +
-		"or delete what is ahead of it"
-	noFault         = ", without a sign of a fault of the host; waiting for the Bare Metal Operator"
-	firmwareWritten = "The firmware of the host is being written, which powers it on; waiting for the end of that"
+	seeToTheQueue = "repair the control-plane members that the remediation waits for; to power-cycle the host all the same, " +
+		"do it by hand, or delete the remediations that are ahead"
+	confirmedOff    = "The Bare Metal Operator has confirmed that the host is off"
+	noFault         = "; no power failure is reported, so kubemend waits for the Bare Metal Operator"
+	firmwareUpdated = "The firmware of the host is being updated, which powers the host on; waiting until the update is done"
 )
 
 // rules has the rules of all reasons, in the order of a power cycle.
@@ -46,12 +48,12 @@ var (
 		Blocks: true,
 	})
 	QueueTimedOutReason = says(Rule{
-		Reason: "QueueTimedOut", Message: "It has waited in its queue for too long, and goes on waiting",
+		Reason: "QueueTimedOut", Message: "The remediation has waited in its queue for too long, and keeps waiting",
 		detail: func(c *Cycle) string { return joined(c.queue(), seeToTheQueue) }, Fix: seeToTheQueue,
 		Blocks: true, OnMachine: true,
 	})
 	WaitingForPolicyReason = says(Rule{
-		Reason: "WaitingForPolicy", Message: "It may not begin now", detail: (*Cycle).queue,
+		Reason: "WaitingForPolicy", Message: "The remediation may not begin now", detail: (*Cycle).queue,
 		Blocks: true, Passes: true,
 	})
 	RemediationLoopReason = says(Rule{
@@ -104,10 +106,10 @@ var (
 		Blocks: true, Passes: true, OnMachine: true,
 	})
 	HostKeptOffReason = says(Rule{
-		Reason: "HostKeptOff", Message: "Another client keeps the host powered off; waiting until it does not",
+		Reason: "HostKeptOff", Message: "Another client keeps the host powered off; waiting until its annotation is removed",
 		variants: []variant{
-			{detail: AsksPerson, message: "Another client has kept the host powered off for long; waiting until it does not"},
-			{do: Advance, message: "Another client keeps the host powered off; the power cycle goes on when it does not"},
+			{detail: AsksPerson, message: "Another client has kept the host powered off for long; waiting until its annotation is removed"},
+			{do: Advance, message: "Another client keeps the host powered off; the power cycle goes on when its annotation is removed"},
 		},
 		detail: func(c *Cycle) string { return "annotation " + c.Facts.KeptOffBy },
 		Fix:    "remove the annotation when the host is to be on again",
@@ -117,21 +119,21 @@ var (
 		Reason: "HostReleasedByOthers", Message: "No other client keeps the host powered off, paused or detached any more",
 	})
 	HostNotReadyReason = says(Rule{
-		Reason: "HostNotReady", Message: "Waiting for the host to be in a state in which its power is managed",
+		Reason: "HostNotReady", Message: "The Bare Metal Operator does not manage the host's power now; waiting until it does",
 		variants: []variant{
-			{detail: AsksPerson, message: "The power of the host has not been managed for too long"},
-			{do: Advance, message: "The power of the host is not managed now; the power cycle goes on when it is"},
+			{detail: AsksPerson, message: "The Bare Metal Operator has not managed the host's power for long; waiting until it does"},
+			{do: Advance, message: "The Bare Metal Operator does not manage the host's power now; the power cycle goes on when it does"},
 		},
 		detail: func(c *Cycle) string { return c.Facts.Unmanaged }, Fix: "unpause, attach or provision the host",
 		Blocks: true, Passes: true, OnHost: true, OnMachine: true,
 	})
 	HostServicedReason = says(Rule{
-		Reason: "HostServiced", Message: firmwareWritten,
+		Reason: "HostServiced", Message: firmwareUpdated,
 		variants: []variant{
-			{detail: AsksPerson, message: "The firmware of the host has been written for too long"},
-			{do: Release, message: firmwareWritten + "; the host is released, since it boots after that"},
+			{detail: AsksPerson, message: "The firmware update of the host takes too long"},
+			{do: Release, message: firmwareUpdated + "; the host is released, because it boots after the update"},
 		},
-		Fix:    "wait for its end; if it hangs, see the BareMetalHost's error and its HostFirmwareSettings and HostFirmwareComponents",
+		Fix:    "if the update hangs, see the BareMetalHost's error and its HostFirmwareSettings and HostFirmwareComponents",
 		Blocks: true, Passes: true, OnMachine: true,
 	})
 	OperatorSilentReason = says(Rule{
@@ -172,42 +174,42 @@ var (
 		Blocks: true, OnMachine: true,
 	})
 	PowerOffFailedReason = says(Rule{
-		Reason: "PowerOffFailed", Message: "The host could not be powered off so far", Fix: seeToTheBMC,
+		Reason: "PowerOffFailed", Message: "The host could not be powered off so far", Fix: checkTheBMC,
 		Blocks: true,
 	})
 	PowerOffTimedOutReason = says(Rule{
-		Reason: "PowerOffTimedOut", Message: "The host was not seen off in time", Fix: seeToTheBMC,
+		Reason: "PowerOffTimedOut", Message: "The host was not seen off in time", Fix: checkTheBMC,
 		variants: []variant{{do: BeginAttempt, message: "The host was not seen off in time; one more attempt has begun"}},
 	})
 	PoweringOffReason = says(Rule{
 		Reason: "PoweringOff", Message: "Waiting for the host to be off",
 		variants: []variant{{detail: StatusOutdated, message: "The status of the host is older than the request to power off, " +
-			"as after a restore from a backup; waiting for its operator to read the hardware"}},
+			"as after a restore from a backup; waiting for the Bare Metal Operator to read the host's power"}},
 	})
 	PowerSettlingReason = says(Rule{
-		Reason: "PowerSettling", Message: "The host was off before it was asked; waiting until it cannot have been about to power on",
-		Blocks: true,
+		Reason: "PowerSettling", Blocks: true,
+		Message: "The host was already off when its power-off was requested; waiting in case it was just powering on",
 	})
 	ReceiptRequestedReason = says(Rule{
-		Reason: "ReceiptRequested", Message: "The host was off before it was asked; its operator is asked to read the hardware",
+		Reason: "ReceiptRequested", Message: "The host was already off; the Bare Metal Operator is asked to read its power again",
 	})
 	AwaitingReceiptReason = says(Rule{
-		Reason: "AwaitingReceipt", Message: "The host was off before it was asked; waiting for its operator to read the hardware",
+		Reason: "AwaitingReceipt", Message: "The host was already off; waiting for the Bare Metal Operator to read its power again",
 		Blocks: true,
 	})
 	ReceiptGivenReason = says(Rule{
-		Reason: "ReceiptGiven", Message: "The operator of the host has read the hardware", Blocks: true,
-		variants: []variant{{do: Wait, message: "The operator of the host has read the hardware; waiting for what may speak against it"}},
+		Reason: "ReceiptGiven", Message: confirmedOff, Blocks: true,
+		variants: []variant{{do: Wait, message: confirmedOff + "; waiting a few seconds for errors that contradict this"}},
 	})
 	FencingImpossibleReason = says(Rule{
-		Reason: "FencingImpossible", Message: "The host could not be proven off in time; it is powered on, and its node is not fenced",
+		Reason: "FencingImpossible", Message: "The host was not proven off in time; it is powered on again, and its node is not fenced",
 		variants: []variant{
+			{detail: NoReceipts, message: "The host was already off, and the Bare Metal Operator reports no proof that it still is"},
+			{detail: ReceiptLate, message: "The host was already off, and the Bare Metal Operator has not read its power again"},
 			{
-				detail:  NoReceipts,
-				message: "The host was off before it was asked, and its operator does not report what would prove that it still is",
+				detail:  ReceiptContradicted,
+				message: "The Bare Metal Operator has read the host's power again, but reports a problem; the host does not count as off",
 			},
-			{detail: ReceiptLate, message: "The host was off before it was asked, and its operator has not read the hardware since"},
-			{detail: ReceiptContradicted, message: "The operator of the host has read the hardware, and reports what speaks against that"},
 		},
 		detail: (*Cycle).unproven,
 		Fix: "see that the Bare Metal Operator and Ironic run and read this host's BMC; if you know that the host is off, put " +
@@ -219,30 +221,28 @@ var (
 		Reason: "PoweredOnAgain", Message: "The host came on before the workload had moved", Fix: "find out who powers it on",
 	})
 	HoldRemovedReason = says(Rule{
-		Reason: "HoldRemoved", Message: "The host is not kept powered off any more after it was proven off; it is powered on, and not " +
-			"off again in this attempt",
-		Fix: "find out who removed the annotation that kept it powered off",
+		Reason: "HoldRemoved", Message: "The annotation that kept the host powered off is gone; the host is powered on, " +
+			"and this attempt does not power it off again",
+		Fix: "find out who removed the annotation",
 	})
 	SignOfLifeReason = says(Rule{
-		Reason: "SignOfLife", Message: "The node shows life although its host showed off: the host is not proven off",
-		variants: []variant{{detail: ProofWrong, message: "The node went on to live after it was fenced, although its host showed off: " +
-			"the reported power of the host is wrong, and it is not power-cycled again"}},
+		Reason: "SignOfLife", Message: "The node is alive although its host was reported off; the host does not count as off",
+		variants: []variant{{detail: ProofWrong, message: "The node stayed alive after it was fenced, although its host was reported " +
+			"off: the reported power of the host is wrong, and the host is not power-cycled again"}},
 		detail: func(c *Cycle) string {
 			if c.Facts.NewBoot {
 				return "it has booted"
 			}
 			return "its kubelet reports"
 		},
-		Fix: "see that the host's BMC address is that of this very host, and that the BMC reads its power; " +
-			"look whether data of what ran on the node is damaged; then delete the remediation, and run kubectl mend reset host/NAME",
+		Fix:    checkReadings + "look for damaged data of its workload; then delete the remediation, and run kubectl mend reset host/NAME",
 		OnHost: true, OnMachine: true, Warns: true,
 	})
 	PowerOffDisprovedReason = says(Rule{
 		Reason: "PowerOffDisproved",
-		Message: "After an earlier power-off of the host its node went on to live: what reads the power of the host " +
-			"cannot be believed, and the host is not power-cycled until a person resets it",
-		Fix: "see that the host's BMC address is that of this very host, and that the BMC reads its power; " +
-			"then run kubectl mend reset host/NAME, or remove its annotation kubemend.io/power-off-disproved",
+		Message: "After an earlier power-off of the host, its node stayed alive: the reported power of the host " +
+			"cannot be trusted, and the host is not power-cycled until a person resets it",
+		Fix:    checkReadings + "then run kubectl mend reset host/NAME, or remove its annotation kubemend.io/power-off-disproved",
 		Blocks: true, OnHost: true, OnMachine: true,
 	})
 
@@ -253,8 +253,8 @@ var (
 		}},
 	})
 	WatchingForLifeReason = says(Rule{
-		Reason: "WatchingForLife", Message: "The node was heard of after its host was proven off; watching whether it is again",
-		Blocks: true,
+		Reason: "WatchingForLife", Blocks: true,
+		Message: "The node reported after its host was asked to power off; waiting to see whether it reports again",
 	})
 	NodeMismatchReason = says(Rule{
 		Reason: "NodeMismatch", Message: "Another node has the name of the machine's node; it is not fenced, and the host is powered on",
@@ -269,11 +269,11 @@ var (
 	ClusterUnreachableReason = says(Rule{
 		Reason: "ClusterUnreachable", Message: "Waiting for the workload cluster to be reachable",
 		variants: []variant{
-			{do: Advance, message: "The workload cluster cannot be asked while this control-plane host is off; " +
-				"it is powered on, and its node was not fenced"},
+			{do: Advance, message: "The workload cluster does not answer while this control-plane host is off; " +
+				"the host is powered on without waiting for its workload any longer"},
 			{from: []State{Booting, RequestingOwner}, message: "The workload cluster cannot be asked whether the machine is healthy"},
 		},
-		detail: func(c *Cycle) string { return c.Unseen }, Fix: "see to its API server, unless this host is what it needs", Blocks: true,
+		detail: func(c *Cycle) string { return c.Unseen }, Fix: "repair its API server, unless it only needs this host on", Blocks: true,
 	})
 	WorkloadMovingReason = says(Rule{
 		Reason: "WorkloadMoving", Message: "Waiting for the workload to leave the node", detail: (*Cycle).LeftOnNode,
@@ -290,7 +290,7 @@ var (
 	NodeGoneReason      = says(Rule{Reason: "NodeGone", Message: "There is no node any more, and nothing is left of its workload"})
 	WorkloadMovedReason = says(Rule{
 		Reason: "WorkloadMoved", Message: "The workload has moved", detail: func(c *Cycle) string { return c.IdleVolumes },
-		variants: []variant{{detail: VolumesIdle, message: "The workload has moved; volumes are still attached that no pod has or waits for"}},
+		variants: []variant{{detail: VolumesIdle, message: "The workload has moved, but volumes that no pod needs are still attached"}},
 	})
 	UnfencedReason = says(Rule{
 		Reason: "Unfenced", Message: "The fence is removed from the node",
@@ -303,11 +303,11 @@ var (
 
 	PowerOnRequestedReason = says(Rule{Reason: "PowerOnRequested", Message: "The host is asked to power on"})
 	PowerOnFailedReason    = says(Rule{
-		Reason: "PowerOnFailed", Message: "The host could not be powered on so far", Fix: seeToTheBMC,
+		Reason: "PowerOnFailed", Message: "The host could not be powered on so far", Fix: checkTheBMC,
 		Blocks: true,
 	})
 	PowerOnTimedOutReason = says(Rule{
-		Reason: "PowerOnTimedOut", Message: "The host was not seen on in time", Fix: seeToTheBMC,
+		Reason: "PowerOnTimedOut", Message: "The host was not seen on in time", Fix: checkTheBMC,
 		variants: []variant{{do: BeginAttempt, message: "The host was not seen on in time; one more attempt has begun"}},
 	})
 	PoweringOnReason = says(Rule{Reason: "PoweringOn", Message: "Waiting for the host to be on"})
@@ -319,20 +319,20 @@ var (
 		Reason: "PowerOffDisabled", Message: "The host cannot be kept powered off; it is rebooted, and its node is not fenced",
 		variants: []variant{
 			{do: Release, message: "The host cannot be kept powered off any more; it is released, to be rebooted"},
-			{from: []State{Rebooting}, message: "Waiting to see under which boot the node is, so that it will be known when it has booted"},
+			{from: []State{Rebooting}, message: "Waiting for the node's current boot ID, which is needed to recognize its next boot"},
 		},
 	})
 	RebootRequestedReason = says(Rule{Reason: "RebootRequested", Message: "The host is asked to reboot", OnHost: true})
 	RebootingReason       = says(Rule{Reason: "Rebooting", Message: "Waiting for the reboot to be carried out"})
 	RebootAcceptedReason  = says(Rule{
 		Reason:  "RebootAccepted",
-		Message: "The operator of the host has taken the reboot on; whether it was carried out shows when the node has booted",
+		Message: "The Bare Metal Operator has accepted the reboot; the next boot of the node will show whether it was carried out",
 	})
 	RebootTimedOutReason = says(Rule{
-		Reason: "RebootTimedOut", Message: "The host did not reboot in time", Fix: seeToTheBMC,
+		Reason: "RebootTimedOut", Message: "The host did not reboot in time", Fix: checkTheBMC,
 		variants: []variant{{do: BeginAttempt, message: "The host did not reboot in time; one more attempt has begun"}},
 	})
-	ServicedReason = says(Rule{Reason: "Serviced", Message: "The firmware of the host was written, and the host boots"})
+	ServicedReason = says(Rule{Reason: "Serviced", Message: "The firmware of the host was updated, and the host boots"})
 	BootingReason  = says(Rule{
 		Reason: "Booting", Message: "Waiting for the machine to be healthy",
 		variants: []variant{{from: []State{Preparing}, message: "The host is switched on again; waiting for the machine to be healthy"}},
@@ -344,7 +344,7 @@ var (
 	})
 
 	RequestingOwnerReason = says(Rule{
-		Reason: "RequestingOwner", Message: "The host is marked, so that no machine is put on it", Fix: repairTheHost,
+		Reason: "RequestingOwner", Message: "The host is marked unhealthy, so that no new machine is put on it", Fix: repairTheHost,
 		variants: []variant{{do: Release, message: "The host is released before the owner of the machine is asked to replace it"}},
 	})
 	OwnerRequestedReason = says(Rule{
@@ -353,8 +353,8 @@ var (
 		OnHost:   true, OnMachine: true,
 	})
 	HostExternalReason = says(Rule{
-		Reason: "HostExternallyProvisioned", Message: "The attempts have not helped, and the host is externally provisioned: " +
-			"no owner is asked to replace a machine that cannot be provisioned anew",
+		Reason: "HostExternallyProvisioned", Message: "The attempts have not helped; the owner is not asked to replace the machine, " +
+			"because the host is externally provisioned, and no new machine can be provisioned on it",
 		Fix: "repair the host; to replace it, delete the Machine, and provision the new one as this one was", OnMachine: true,
 	})
 	OwnerlessReason = says(Rule{
@@ -374,18 +374,17 @@ var (
 	MachineDeletingReason = says(Rule{Reason: "MachineDeleting", Message: "The machine is being deleted"})
 	TimedOutByCheckReason = says(Rule{
 		Reason: "TimedOutByCheck", Message: "The health check that asked for the remediation has timed it out", OnHost: true,
-		Fix: "if it should have had longer, give that step of the check a longer timeout: " +
-			"each of its attempts may take 2 x timeoutSeconds and bootTimeoutSeconds; there are retryLimit + 1",
+		Fix: "to give it more time, raise the timeout of that step of the check: each of the retryLimit + 1 attempts " +
+			"may take 2 x timeoutSeconds and bootTimeoutSeconds",
 	})
 	TeardownReason        = says(Rule{Reason: "Teardown", Message: "kubemend is being removed, or power cycles are switched off"})
 	FailedReason          = says(Rule{Reason: "Failed", Message: "The remediation has failed"})
 	ReleasingReason       = says(Rule{Reason: "Releasing", Message: "The remediation has ended"})
 	EndedReason           = says(Rule{Reason: "Ended", Message: "The remediation has ended"})
 	UnfenceTimedOutReason = says(Rule{
-		Reason: "UnfenceTimedOut", Message: "The fence could not be removed from the node in time; " +
-			"nothing waits for that any longer, and it may have to be done by hand",
-		Fix: "remove the taint node.kubernetes.io/out-of-service and the annotation kubemend.io/fenced-by by hand; " +
-			"see why it was refused",
-		OnMachine: true, Warns: true,
+		Reason: "UnfenceTimedOut", OnMachine: true, Warns: true,
+		Message: "The fence could not be removed from the node in time; " +
+			"kubemend does not wait any longer, and a person may have to remove it",
+		Fix: "remove the taint node.kubernetes.io/out-of-service and the annotation kubemend.io/fenced-by by hand; see why it was refused",
 	})
 )

@@ -242,7 +242,7 @@ func (f *Facts) connected(w *found, machine *clusterv1.Machine) {
 		return
 	}
 	w.reason = node.Reason
-	w.message = "Cluster API has no connection to the workload cluster of {object}, and {machine} waits for that{said}"
+	w.message = "{machine} waits, because Cluster API has no connection to the workload cluster of {object}{said}"
 	w.WaitsFor, w.said, w.Since, w.hint, w.usual = f.clusterRef(), node, node.LastTransitionTime.Time, reconnect, nodeTakes
 	if w.stage == Deleting && w.Deadline.IsZero() {
 		w.next = withoutTimeout

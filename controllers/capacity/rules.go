@@ -37,7 +37,7 @@ var (
 	deletionGoesOn = step{"DeletionGoesOn", "the deletion of {machine} goes on"}
 	withoutTimeout = step{"DeletionGoesOn", "the deletion of {machine} goes on after that; this wait has no timeout"}
 	givenUp        = step{"DeletionGivenUp", "the deletion of {machine} goes on all the same"}
-	machineGoes    = step{"MachineGoes", "once {machine} is gone, {owner} makes the machines that it lacks"}
+	machineGoes    = step{"MachineGoes", "once {machine} is gone, {owner} creates its missing machines"}
 	machineIsGone  = step{"MachineIsGone", "{machine} is gone, and no machine is made for it"}
 	makesAnother   = step{"ReplacementIsMade", "{owner} makes a new Machine"}
 	hostIsTaken    = step{"HostIsTaken", "the provider takes a BareMetalHost that fits for {machine}"}
@@ -136,8 +136,8 @@ var (
 	}
 	hostHinders    = wait{Deleting, "HostHindersDeletion", "the deletion of {machine} waits: {trouble}", machineGoes, repairHost, atOnce}
 	otherFinalizer = wait{
-		Deleting, "ForeignFinalizer", "Cluster API has deleted what belongs to {machine}, which finalizers of others keep: {finalizers}",
-		machineGoes, endHook, atOnce,
+		Deleting, "ForeignFinalizer", "Cluster API has finished deleting {machine}, but finalizers of other controllers still keep it: " +
+			"{finalizers}", machineGoes, endHook, atOnce,
 	}
 )
 

@@ -192,7 +192,7 @@ func (c *Check) correct() Step {
 		return Step{}
 	}
 	return Step{Reason: flaw.Reason, Manual: true,
-		Text: "correct the check: not all of it can ever act as it is written (" + flaw.Reason + ")"}
+		Text: "correct the check: all or part of it can never act as written (" + flaw.Reason + ")"}
 }
 
 // unreachableSince returns since when the manager cannot reach the nodes of c; zero if it can, or if only the reader cannot.

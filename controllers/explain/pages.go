@@ -22,14 +22,14 @@ type Moment func(time.Time) string
 var (
 	NothingNext = Step{Reason: NothingExpected, Text: "nothing is due"}
 	NoCheckNext = Step{Reason: NotSelected, Manual: true,
-		Text: "If it is to be judged, make a check that selects it, or give it the labels that one asks for"}
+		Text: "To have it judged, create a check that selects it, or give it the labels that a check selects"}
 	ChecksUnreadNext = Step{Reason: MissingPermission, Text: "Ask as a user who may read them", Manual: true}
 )
 
 // The answers about objects that no check judges.
 var (
 	NoCheckSelects  = Answer{State: NotChecked, Reason: NotSelected, Implied: true, Detail: "no check selects it"}
-	NoRuleMatches   = Answer{State: NotChecked, Reason: NoRule, Implied: true, Detail: "its node is not Ready, which no rule is about"}
+	NoRuleMatches   = Answer{State: NotChecked, Reason: NoRule, Implied: true, Detail: "its node is not Ready, and no rule covers that"}
 	NoMachineOfHost = Answer{State: NotChecked, Reason: NotSelected, Implied: true, Detail: "no Machine is on this host"}
 )
 
@@ -102,7 +102,7 @@ func CountsThen(target *Target) string {
 // StillBlocked says that a rule still blocks the remediation when the timeout has expired, or that the action then is not known.
 func StillBlocked(blocker *Blocker) string {
 	if blocker.Reason == MissingPermission {
-		return "; the action then is not known with your rights"
+		return "; what happens then cannot be read with your rights"
 	}
 	text := "; its remediation is still blocked then by " + named(blocker)
 	if blocker.EndsWhen != "" {

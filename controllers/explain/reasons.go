@@ -133,8 +133,8 @@ func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (be
 	if len(reasons) > 0 {
 		return "No manager of kubemend would act on it: " + strings.Join(reasons, "; "), strings.Join(fixes, ", or ")
 	}
-	because, fix = "No manager of kubemend has announced itself; one that keeps no manager lease, "+
-		"or has no binding of kubemend's packages, is not seen",
+	because, fix = "No manager of kubemend was found; a manager without a manager lease, "+
+		"or without the binding of kubemend's packages, cannot be found",
 		"Start the manager of kubemend, or see in its log why it keeps no lease"
 	var gone time.Time
 	for i := range managers {

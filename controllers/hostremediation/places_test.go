@@ -58,7 +58,7 @@ func TestWhatCoreAskedForWaitsForALimitBeforeItsHostIsTouched(t *testing.T) {
 	}})
 	k.theOther(true)
 	status := k.pass()
-	const says = "It may not begin now (The limit all of RemediationPolicy ns/p is reached: 1 of at most 1 are under way"
+	const says = "The remediation may not begin now (The limit all of RemediationPolicy ns/p is reached: 1 of at most 1 are under way"
 	if status.Step != "Pending" || !strings.HasPrefix(status.Message, says) || status.Deadline != nil {
 		t.Errorf("it is %+v", status)
 	}
@@ -107,7 +107,7 @@ func TestWhatCoreAskedForWaitsUntilTheMaintenanceOfItsNodeIsOver(t *testing.T) {
 			k.r.Clusters = answering{nodes: []*corev1.Node{k.seen.Node}}
 			k.seen.Node.Status.Conditions = []corev1.NodeCondition{{Type: "MaintenanceInProgress", Status: "True"}}
 			status := k.pass()
-			must.Equal(t, "It may not begin now (Its node is in maintenance: condition MaintenanceInProgress)", status.Message)
+			must.Equal(t, "The remediation may not begin now (Its node is in maintenance: condition MaintenanceInProgress)", status.Message)
 			k.seen.Node.Status.Conditions = nil
 			k.expects(powersOff)
 			must.Equal(t, "PoweringOff", k.wait(queueRecheck).Step)
@@ -120,7 +120,7 @@ func TestWhatACheckAskedForKeepsItsPlaceWhileItIsHeld(t *testing.T) {
 	k := fixtureOf(t, byCheck)
 	k.seen.Node.Status.Conditions = []corev1.NodeCondition{{Type: "MaintenanceInProgress", Status: "True"}}
 	k.r.Clusters = answering{nodes: []*corev1.Node{k.seen.Node}}
-	must.Equal(t, "It may not begin now (Its node is in maintenance: condition MaintenanceInProgress)", k.pass().Message)
+	must.Equal(t, "The remediation may not begin now (Its node is in maintenance: condition MaintenanceInProgress)", k.pass().Message)
 	must.Equal(t, "", k.remediation().Annotations[mendv1.WaitsForAnnotation])
 }
 

@@ -304,7 +304,7 @@ func TestAHostThatFailsSoonAfterEachPowerCycleWaits(t *testing.T) {
 	k := fixtureOf(t, byCheck)
 	k.cycledBefore(60, 45, 20)
 	status := k.pass()
-	for _, says := range []string{"3 since 2026-01-01T11:00:00Z", "the next one at 2026-01-01T12:04:00Z"} {
+	for _, says := range []string{"3 times since 2026-01-01T11:00:00Z", "the next power cycle at 2026-01-01T12:04:00Z"} {
 		if status.Step != string(powercycle.Pending) || !strings.Contains(status.Message, says) {
 			t.Fatalf("it is in %s: %s; want it to say %s", status.Step, status.Message, says)
 		}

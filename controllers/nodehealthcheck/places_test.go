@@ -92,7 +92,7 @@ func TestALimitHoldsOverChecksAndARestartAndUntilTheNodeIsHealthy(t *testing.T) 
 	k.reconcile("one") // the other checks have not reported yet
 	must.Equal(t, []string(nil), k.requests())
 	must.Equal(t, true, slices.ContainsFunc(k.events(), func(e string) bool {
-		return strings.HasPrefix(e, "Warning RemediationSkipped Remediation skipped on node a: What RemediationPolicies say, and what they count, was not read")
+		return strings.HasPrefix(e, "Warning RemediationSkipped Remediation skipped on node a: The manager has not yet read all RemediationPolicies and what they count")
 	}))
 	must.Equal(t, []string{"Reboot/b", "Reboot/c"}, all()) // the request for a is refused, so its place is released
 	refuses = false

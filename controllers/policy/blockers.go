@@ -11,10 +11,10 @@ import (
 
 // ends says what ends each limit that is reached.
 var ends = map[string]string{
-	place.GroupUnavailable: "fewer are unavailable",
-	place.GroupInFlight:    "fewer are under way, and those that go first have begun",
-	place.GroupRate:        "fewer have begun within an hour",
-	place.SlowStart:        "the capacity of those that are under way has been back for five minutes",
+	place.GroupUnavailable: "fewer targets are unavailable",
+	place.GroupInFlight:    "fewer remediations are under way, and the ones ahead in the order have begun",
+	place.GroupRate:        "fewer remediations have begun within an hour",
+	place.SlowStart:        "the capacity of the remediations under way has been back for five minutes",
 }
 
 // blockers returns what blocks e, after the targets that p has offered places; none if e may begin.
@@ -27,7 +27,7 @@ func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
 		if policy.mode == mendv1.PolicyObserves && isCheck(e.Kind) { // a power cycle of Cluster API core has no check
 			blockers = append(blockers, rule.Blocker{
 				Reason: place.ObservedByPolicy, Detail: policy.Namespace + "/" + policy.Name, Object: policy.Ref,
-				Text:     fmt.Sprintf("%s has mode Observe: no remediation of what it selects begins", policy.Ref),
+				Text:     fmt.Sprintf("%s has mode Observe, so no new remediation of its targets begins", policy.Ref),
 				EndsWhen: "it has another mode",
 			})
 		}
@@ -69,14 +69,14 @@ func (l *Ledger) holds(e *entry, now time.Time) []rule.Blocker {
 		if policy.Invalid != "" {
 			blockers = append(blockers, rule.Blocker{
 				Reason: place.PolicyInvalid, Detail: policy.Namespace + "/" + policy.Name, Object: policy.Ref,
-				Text: fmt.Sprintf("%s, %s: nothing that it selects is remediated", policy.Ref, policy.Invalid),
+				Text: fmt.Sprintf("%s is invalid, so nothing that it selects is remediated: %s", policy.Ref, policy.Invalid),
 				Fix:  fmt.Sprintf("Correct %s, or delete it", policy.Ref),
 			})
 		}
 		if until := policy.Closed(e.Live, now); !until.IsZero() {
 			blockers = append(blockers, rule.Blocker{
 				Reason: place.ClosedWindow, Detail: "until " + stamp(until), Until: until, Object: policy.Ref,
-				Text: fmt.Sprintf("By its windows %s lets nothing begin now", policy.Ref), EndsWhen: "its windows allow it",
+				Text: fmt.Sprintf("The windows of %s allow no remediation to begin now", policy.Ref), EndsWhen: "its windows allow it",
 			})
 		}
 	}

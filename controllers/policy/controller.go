@@ -322,7 +322,7 @@ func (l *Ledger) countSelected(p *Policy, status *mendv1.RemediationPolicyStatus
 		return ""
 	}
 	names := slices.Sorted(maps.Keys(ungrouped))
-	text := fmt.Sprintf("%d targets lack a value by which a limit groups, so that it does not bind them: ", len(names))
+	text := fmt.Sprintf("%d targets lack the label or field that a limit groups by, so the limit does not apply to them: ", len(names))
 	return text + strings.Join(names[:min(len(names), 5)], ", ")
 }
 

@@ -70,7 +70,6 @@ func rack(flying, unavailable string) mendv1.PolicyLimit {
 	return limit
 }
 
-// check returns the check of a Cluster.
 func check(cluster string) Check {
 	return Check{MachineHealthCheck, types.NamespacedName{Namespace: "ns", Name: cluster}}
 }

@@ -14,8 +14,8 @@ const mostMeasured = 200
 
 var (
 	groupMetric = prometheus.NewDesc("kubemend_policy_group",
-		"Targets of a group of a RemediationPolicy, as count says: targets that can be judged, unavailable, in_flight, waiting. "+
-			"Only of groups in which something is not idle, 200 at most.", []string{"namespace", "policy", "limit", "group", "count"}, nil)
+		"Targets in a group of a RemediationPolicy, by count: targets (all that can be judged), unavailable, in_flight, waiting. "+
+			"Only of groups with a target that is not idle, at most 200.", []string{"namespace", "policy", "limit", "group", "count"}, nil)
 	validMetric = prometheus.NewDesc("kubemend_policy_valid", "Whether a RemediationPolicy can be read: 1, or 0 if a field is invalid.",
 		[]string{"namespace", "policy"}, nil)
 	overridesMetric = prometheus.NewDesc("kubemend_overrides_active", "RemediationOverrides that have an effect, by action: Hold, Allow.",

@@ -46,7 +46,7 @@ func ReadOverride(object *mendv1.RemediationOverride, everywhere string, now tim
 	switch kind := spec.TargetRef.Kind; {
 	case !p.everywhere && slices.Contains([]string{"Namespace", "FailureDomain", "RemediationPolicy"}, kind):
 		active.Reason = mendv1.OverrideReachReason
-		active.Message = fmt.Sprintf("spec.targetRef.kind: %s is for overrides in namespace %s alone", kind, everywhere)
+		active.Message = fmt.Sprintf("spec.targetRef.kind: %s is allowed only for overrides in namespace %s", kind, everywhere)
 	case spec.Until.After(latest):
 		active.Reason = mendv1.OverrideTooLongReason
 		active.Message = "spec.until: must be within seven days after creation, by " + stamp(latest)
@@ -93,7 +93,7 @@ func (p *Policy) held() (blocker rule.Blocker, holds bool) {
 	return rule.Blocker{
 		Reason: place.HeldByOverride, Detail: "until " + stamp(o.Until.Time), Until: o.Until.Time, Object: p.Ref, EndsWhen: "it is deleted",
 		Text: fmt.Sprintf("It is held%s: %s (%s)", by, o.Reason, p.Ref),
-		Fix:  fmt.Sprintf("If it is to begin before, kubectl delete remediationoverride %s -n %s", p.Name, p.Namespace),
+		Fix:  fmt.Sprintf("To let it begin earlier, run kubectl delete remediationoverride %s -n %s", p.Name, p.Namespace),
 	}, true
 }
 

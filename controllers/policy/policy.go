@@ -65,7 +65,7 @@ func Read(object *mendv1.RemediationPolicy, everywhere string) *Policy {
 		p.spareWait = time.Duration(cmp.Or(spec.WaitForSpare.TimeoutSeconds, 3600)) * time.Second // the default of the CRD
 	}
 	if spec.Selector.Namespaces != nil && !p.everywhere {
-		p.Invalid = "spec.selector.namespaces: a policy outside of namespace " + everywhere + " reaches its own namespace alone"
+		p.Invalid = "spec.selector.namespaces: a policy outside of namespace " + everywhere + " applies only to its own namespace"
 		p.selectsNothing = true
 		return p
 	}
@@ -265,9 +265,9 @@ func (g *group) reachedBy(n numbers, now time.Time) reached {
 	case !blocks:
 		return reached{}
 	case now.Before(g.trials.until):
-		return reached{place.SlowStart, "a remediation has failed, so that none begins for " + g.trials.pause.String(), until}
+		return reached{place.SlowStart, "a remediation has failed, so none begins for " + g.trials.pause.String(), until}
 	}
-	return reached{place.SlowStart, fmt.Sprintf("%d have not proven themselves, at most %d may be under way before they do (slowStart)",
+	return reached{place.SlowStart, fmt.Sprintf("%d remediations are not proven yet, at most %d may be unproven at a time (slowStart)",
 		len(g.trials.unproven)+n.claimed, max(g.trials.width, 1)), until}
 }
 

@@ -114,7 +114,8 @@ func TestWhatIsWrongNamesTheField(t *testing.T) {
 			must.Equal(t, want+". The policy selects nothing", valid.Message)
 			continue
 		}
-		must.Equal(t, "RemediationPolicy kubemend-system/racks, "+want+": nothing that it selects is remediated", blocked["a-r1-0"][0].Text)
+		must.Equal(t, "RemediationPolicy kubemend-system/racks is invalid, so nothing that it selects is remediated: "+want,
+			blocked["a-r1-0"][0].Text)
 		must.Equal(t, want+". Until that is corrected, nothing that the policy selects is remediated", valid.Message)
 	}
 }
@@ -225,7 +226,7 @@ func TestNamespacesAreSelectedByTheirLabelsInThePolicyNamespaceAlone(t *testing.
 		}
 	}
 	must.Equal(t, "True Read ", condition(policy))
-	must.Equal(t, "False InvalidSelector spec.selector.namespaces: a policy outside of namespace kubemend-system reaches its own namespace alone. "+
+	must.Equal(t, "False InvalidSelector spec.selector.namespaces: a policy outside of namespace kubemend-system applies only to its own namespace. "+
 		"The policy selects nothing", condition(tenants))
 }
 

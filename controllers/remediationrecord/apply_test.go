@@ -120,10 +120,10 @@ func TestWhatCapacityWaitsForIsExported(t *testing.T) {
 	m.ask(2 * time.Second)
 	m.reconcile(3 * time.Second)
 	const want = `
-# HELP kubemend_capacity_missing Remediations that were begun and whose capacity is not back, by what is waited for, as the condition CapacityBack of a RemediationRecord has it.
+# HELP kubemend_capacity_missing Remediations that have begun and whose capacity is not back yet, by the reason in the condition CapacityBack of their RemediationRecords.
 # TYPE kubemend_capacity_missing gauge
 kubemend_capacity_missing{cluster="c",namespace="metal",reason="WaitingForRemediation"} 1
-# HELP kubemend_capacity_missing_oldest_timestamp_seconds Unix time at which the oldest of these was due; no series if there is none.
+# HELP kubemend_capacity_missing_oldest_timestamp_seconds Unix time at which the oldest remediation in kubemend_capacity_missing was due.
 # TYPE kubemend_capacity_missing_oldest_timestamp_seconds gauge
 kubemend_capacity_missing_oldest_timestamp_seconds{cluster="c",namespace="metal",reason="WaitingForRemediation"} 1.772452799e+09
 `

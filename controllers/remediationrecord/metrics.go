@@ -29,15 +29,15 @@ var (
 
 	dueToCapacity = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "kubemend_remediation_due_to_capacity_seconds",
-		Help: "Time from the moment at which a machine or node counts as unhealthy until it, or the one in its place, is healthy, " +
+		Help: "Time from the moment at which a machine or node counts as unhealthy until it, or its replacement, is healthy, " +
 			"by cause, such as Ready=Unknown, and outcome: Healed, Replaced.",
 		Buckets: []float64{30, 60, 120, 300, 600, 900, 1200, 1800, 2700, 3600, 7200, 14400, 43200, 86400},
 	}, []string{"cause", "outcome"})
 
 	waited = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_capacity_waited_seconds_total",
-		Help: "Time that remediations with an end have waited for capacity, by what was waited for, " +
-			"as the condition CapacityBack of a RemediationRecord has it.",
+		Help: "Time that ended remediations have waited for capacity, by the reason in the condition CapacityBack " +
+			"of their RemediationRecords.",
 	}, []string{"reason"})
 
 	closed = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -47,7 +47,7 @@ var (
 
 	deleted = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_remediation_records_deleted_total",
-		Help: "RemediationRecords deleted, by why: Old, Cluster (too many of it), Unread (an open one of which nothing can be known).",
+		Help: "RemediationRecords deleted, by reason: Old, Cluster (it has too many), Unread (an open one whose objects cannot be read).",
 	}, []string{"reason"})
 )
 
@@ -133,13 +133,13 @@ type capacityMissing struct {
 
 var (
 	missing = prometheus.NewDesc("kubemend_capacity_missing",
-		"Remediations that were begun and whose capacity is not back, by what is waited for, "+
-			"as the condition CapacityBack of a RemediationRecord has it.", []string{"namespace", "cluster", "reason"}, nil)
+		"Remediations that have begun and whose capacity is not back yet, by the reason in the condition CapacityBack "+
+			"of their RemediationRecords.", []string{"namespace", "cluster", "reason"}, nil)
 	missingSince = prometheus.NewDesc("kubemend_capacity_missing_oldest_timestamp_seconds",
-		"Unix time at which the oldest of these was due; no series if there is none.", []string{"namespace", "cluster", "reason"}, nil)
+		"Unix time at which the oldest remediation in kubemend_capacity_missing was due.", []string{"namespace", "cluster", "reason"}, nil)
 	loops = prometheus.NewDesc("kubemend_remediation_loop",
-		"How often the Machines of an owner that never had a Node, a host, or the node of a NodeHealthCheck were remediated without being "+
-			"healthy for an hour in between; no series below 2.", []string{"namespace", "cluster", "kind", "name"}, nil)
+		"Remediations of the same object without a healthy hour in between. The object is a host, a node of a NodeHealthCheck, "+
+			"or the Machines of an owner that never had a Node. No series below 2.", []string{"namespace", "cluster", "kind", "name"}, nil)
 )
 
 // Describe implements prometheus.Collector.

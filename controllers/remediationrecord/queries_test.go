@@ -217,8 +217,8 @@ func TestWhatIsRemediatedAgainAndAgainIsExported(t *testing.T) {
 	m := newManagement(t, named("a", 0, onHost), named("b", time.Minute, onHost), named("c", 0, never), named("d", time.Minute, never),
 		named("e", 0, ofNode), named("f", 0, long), named("g", time.Minute, long))
 	m.clock.SetTime(noon.Add(2 * time.Hour))
-	want := "# HELP kubemend_remediation_loop How often the Machines of an owner that never had a Node, a host, " +
-		"or the node of a NodeHealthCheck were remediated without being healthy for an hour in between; no series below 2." + `
+	want := "# HELP kubemend_remediation_loop Remediations of the same object without a healthy hour in between. The object is a host, " +
+		"a node of a NodeHealthCheck, or the Machines of an owner that never had a Node. No series below 2." + `
 # TYPE kubemend_remediation_loop gauge
 kubemend_remediation_loop{cluster="",kind="Node",name="node",namespace="metal"} 3
 kubemend_remediation_loop{cluster="c",kind="BareMetalHost",name="host-7",namespace="metal"} 2

@@ -108,9 +108,9 @@ type Options struct {
 // AddFlags adds the flags to fs and sets their defaults.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Keep, "record-retention", 30*24*time.Hour,
-		"How long a RemediationRecord is kept after its end. Older ones are deleted when the next one of their Cluster is closed.")
+		"How long a RemediationRecord is kept after it was closed. Older ones are deleted when another one of their Cluster is closed.")
 	fs.IntVar(&o.PerCluster, "records-per-cluster", 1000,
-		"How many RemediationRecords of a Cluster are kept after their end; of those that belong to no Cluster, how many in a namespace. "+
+		"How many closed RemediationRecords are kept of each Cluster, and of those without a Cluster in each namespace. "+
 			"The oldest are deleted first.")
 }
 

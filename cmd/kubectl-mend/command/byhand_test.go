@@ -133,7 +133,7 @@ func TestNothingIsRequestedThatHarmsOrThatNoControllerActsOn(t *testing.T) {
 		says  string
 		edits []func(*place)
 	}{
-		"a machine that no check selects": {"machine/w1", "make a check that selects it", []func(*place){func(p *place) { p.machines["w1"].Labels["pool"] = "x" }}},
+		"a machine that no check selects": {"machine/w1", "create a check that selects it", []func(*place){func(p *place) { p.machines["w1"].Labels["pool"] = "x" }}},
 		"a machine that is left alone": {"machine/w1", "The machine has the annotation cluster.x-k8s.io/skip-remediation", []func(*place){func(p *place) {
 			p.machines["w1"].Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
 		}}},

@@ -184,7 +184,7 @@ func TestChecksAreClaimedIfAManagerWouldActOnThem(t *testing.T) {
 		"one that is being deleted is not": {claimFactsOf("", func(f *claimFacts) { f.check.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) }),
 			"refused: it is being deleted"},
 		"where none has announced itself it is not": {claimFactsOf("", func(f *claimFacts) { f.managers = nil }),
-			"refused: no manager of kubemend has announced itself"},
+			"refused: no manager of kubemend was found"},
 		"with one that is gone it is not": {claimFactsOf("", func(f *claimFacts) { f.managers[0].Alive, f.managers[0].Gone = false, noon }),
 			"refused: no manager of kubemend would act on it: the one in kubemend-system is gone since 2026-01-01T12:00:00Z"},
 		"nor with one of another shard": {claimFactsOf("", announcing(func(a *managerlease.Announcement) { a.WatchFilter = "b" })),

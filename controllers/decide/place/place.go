@@ -44,8 +44,8 @@ var Reasons = []string{
 // at until at the latest, if that is not zero.
 func Unread(until time.Time) rule.Blocker {
 	return rule.Blocker{
-		Reason: PoliciesUnread, Text: "What RemediationPolicies say, and what they count, was not read yet since the manager was started",
-		EndsWhen: "it is", Until: until,
+		Reason: PoliciesUnread, Text: "The manager has not yet read all RemediationPolicies and what they count",
+		EndsWhen: "they are read", Until: until,
 	}
 }
 

@@ -39,7 +39,7 @@ var Signals = map[mendv1.Signal]rule.Blocker{
 	mendv1.SignalNodeShutdown:    {Reason: NodeShuttingDown, Text: "Its node is being shut down", EndsWhen: "the node is up again"},
 	mendv1.SignalAutoscalerScaleDown: {
 		Reason: ScaleDownPlanned, Text: "The cluster autoscaler is about to delete its node",
-		EndsWhen: "it has, or half an hour has passed",
+		EndsWhen: "it deletes the node, or after half an hour",
 	},
 	mendv1.SignalClusterRollout: {Reason: ClusterRollingOut, Text: "Its Cluster is rolling out", EndsWhen: "the rollout is over"},
 }

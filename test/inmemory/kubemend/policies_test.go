@@ -186,8 +186,8 @@ func TestAWindowLetsNothingBeginAndItsEndAndItsRemovalDo(t *testing.T) {
 		time.Sleep(time.Until(next))
 		f.reports(ctx, "a", corev1.ConditionUnknown)
 		Eventually(f.health(ctx, "a")).Should(Equal(metav1.ConditionFalse))
-		Expect(f.said(ctx, "a")).To(Equal("By its windows RemediationPolicy kubemend-system/racks lets nothing begin now. This ends at " +
-			next.Add(time.Hour/2).UTC().Format(time.RFC3339) + " at the latest"))
+		Expect(f.said(ctx, "a")).To(Equal("The windows of RemediationPolicy kubemend-system/racks allow no remediation to begin now. " +
+			"This ends at " + next.Add(time.Hour/2).UTC().Format(time.RFC3339) + " at the latest"))
 		time.Sleep(time.Until(next.Add(time.Hour/2 - time.Second)))
 		Expect(f.asked(ctx)).To(BeEmpty())
 		time.Sleep(3 * time.Second)
