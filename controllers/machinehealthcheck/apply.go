@@ -126,7 +126,7 @@ func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) bool
 			return false
 		}
 		next := withConditions(machine, without(without(marks, OwnerRemediated), mendv1.Remediation), o.Held(state.Now), state.Now)
-		asked := ConditionOf(machine, OwnerRemediated) // if left from an earlier remediation, the mark alone asks again
+		asked := ConditionOf(machine, OwnerRemediated) // if an earlier remediation left it, the mark would ask the owner
 		if asked == nil && !sameConditions(next, machine) {
 			return r.save(ctx, o, next)
 		}

@@ -95,7 +95,7 @@ func (r *Reconciler) SetupWithManager(
 	return nil
 }
 
-// hear makes r.wake enqueue checks, and has the ledger of policies do so.
+// hear gives queue to r.wake and to the ledger of policies, so that both can enqueue checks.
 func (r *Reconciler) hear(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.wake = func(check types.NamespacedName, in time.Duration) {
 		queue.AddAfter(reconcile.Request{NamespacedName: check}, in)

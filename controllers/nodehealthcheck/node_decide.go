@@ -156,7 +156,7 @@ func (m *Machine) annotated(key string) bool {
 // Request is a remediation request that the check made.
 type Request struct {
 	Object *unstructured.Unstructured
-	Step   int // index of its template; -1 if the check does not name that any more
+	Step   int // index of its template; -1 if the check does not name the template any more
 	// MachineThere says that the request is about a Machine that exists and is not being deleted; read only if the node is gone.
 	MachineThere bool
 	Listed       *nhcv1.Remediation // its entry in the check's status; nil if there is none
