@@ -81,7 +81,7 @@ func lives(s State) []row {
 }
 
 // endings come before the rows of every state that is not final: the remediation is over, and only has to release the host and unfence the
-// node. While a workload moves off a host that is off, that waits until the workload has moved or the deadline has passed: Kubernetes
+// node. While a workload moves off a host that is off, the release waits until it has moved or the deadline has passed: Kubernetes
 // removes neither pods nor volume attachments of a node that is not fenced while its host is off.
 //
 // A health check deletes its remediation as soon as the machine is healthy, maybe before the remediation sees that. So a remediation that

@@ -258,7 +258,7 @@ func Concerns(machine *clusterv1.Machine, now time.Time) bool {
 	return node.Status != "" && node.Status != metav1.ConditionTrue && now.Sub(machine.CreationTimestamp.Time) < young
 }
 
-// Replaces returns the machine that machine was created for, and when that was deleted, if the owner has written it down. (Cluster API,
+// Replaces returns the machine that machine was created for, and when the former was deleted, if the owner has noted it. (Cluster API,
 // RemediationData of a KubeadmControlPlane.) A user may write anything into the annotation.
 func Replaces(machine *clusterv1.Machine) (name string, at time.Time) {
 	annotation := machine.Annotations[controlplanev1.RemediationForAnnotation]

@@ -52,7 +52,7 @@ func (r *Reconciler) observeNode(ctx context.Context, obs *observed) {
 	}
 }
 
-// answering returns ctx with one deadline for everything that this reconcile reads from the workload cluster, counted from the first read.
+// answering returns ctx with one deadline for all reads of the workload cluster in this reconcile, which reads anew after each step.
 func (obs *observed) answering(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !obs.answersUntil.IsZero() {
 		return context.WithDeadline(ctx, obs.answersUntil)

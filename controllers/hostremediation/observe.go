@@ -53,7 +53,7 @@ type observed struct {
 	kept  *kept
 	// answersUntil is the deadline for all answers of the workload cluster; zero before the first question.
 	answersUntil time.Time
-	// queue is what may go first; nil until it is read.
+	// queue is what may have to go first; nil until it is read.
 	queue *powercycle.Queue
 	// existing are the remediations of the namespace, read with the queue.
 	existing remediation.Existing
@@ -69,7 +69,7 @@ type observed struct {
 	policy powercycle.Policy
 	// loop is the earlier power cycles of the host that did not last.
 	loop repeats.Loop
-	// loopUntil is until when this one waits because of loop, or for the records.
+	// loopUntil is until when the remediation waits because of loop, or for the records.
 	loopUntil time.Time
 
 	// lastNode is the node when it was last seen in this reconcile; nil if it was not. Steps can be taken without the workload cluster.

@@ -307,7 +307,7 @@ func (r *Reconciler) recordAdopted(ctx context.Context, state *observed, plan *P
 		return ""
 	}
 	req := decision.Target.Request
-	record := r.writeAhead(ctx, state, plan, decision, string(req.GetUID())) // the UID stays the same at a retry
+	record := r.writeAhead(ctx, state, plan, decision, string(req.GetUID())) // unlike healthSince, the same at a retry
 	if record == nil {
 		return ""
 	}

@@ -96,7 +96,7 @@ func (r *Releaser) checksOf(ctx context.Context, machine *clusterv1.Machine) (ma
 	}
 	checks := map[string]*clusterv1.MachineHealthCheck{}
 	for i := range listed {
-		selector, err := selectorOf(&listed[i]) // with an error, it may have selected machine before
+		selector, err := selectorOf(&listed[i]) // an invalid selector may have selected machine before
 		if listed[i].DeletionTimestamp.IsZero() && (err != nil || selector.Matches(labels.Set(machine.Labels))) {
 			checks[listed[i].Name] = &listed[i]
 		}

@@ -270,7 +270,7 @@ func (r *Reconciler) othersWrites() predicate.Predicate {
 		DeleteFunc: func(e event.DeleteEvent) bool {
 			key := client.ObjectKeyFromObject(e.Object)
 			r.written.Forget(key)
-			r.writing.Range(func(write, _ any) bool { // whose events were missed
+			r.writing.Range(func(write, _ any) bool { // forget writes whose events were missed
 				if write.(ownWrite).machine == key {
 					r.writing.Delete(write)
 				}
