@@ -89,7 +89,7 @@ type entry struct {
 	waits   bool           // it waits for a place
 	blocked []rule.Blocker // what kept it from beginning when it last asked
 	offered time.Time      // since when a place is offered that it has not taken; zero if none is
-	// claimed is when it was given a place; zero without one, or if it is InFlight. lost says that the write that begins it got no response.
+	// claimed is when it was given a place; zero without one, or if it is InFlight. lost says that its write got no response.
 	claimed time.Time
 	lost    bool
 	// begun is when the record says that it began; zero if it is no record. stalled is when the remediation takes no place any more; zero
