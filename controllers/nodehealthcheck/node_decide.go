@@ -202,7 +202,7 @@ func (r *Request) Deleting() time.Time {
 // Kept reports whether the request has finalizers.
 func (r *Request) Kept() bool { return len(r.Object.GetFinalizers()) > 0 }
 
-// Clings reports whether the request has been being deleted for ClingingFor, because its remediator keeps its finalizers.
+// Clings reports whether the request has had a deletionTimestamp for ClingingFor, because its remediator keeps its finalizers.
 func (r *Request) Clings(now time.Time) bool { return idleFor(r.Deleting(), ClingingFor, now) }
 
 // notified reports whether the request has the annotation that makes its remediator stop. Remediators ignore the annotation's value.
