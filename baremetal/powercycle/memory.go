@@ -337,8 +337,7 @@ type Policy struct {
 	Settle time.Duration
 	// Doubt is how old a receipt must be before it counts: BMO writes its conditions after it has given the receipt.
 	Doubt time.Duration
-	// Watch is how long a node that may be alive is watched before it is fenced: the duration of a kubelet's lease, which the kubelet renews
-	// every 10 s.
+	// Watch is how long a node that may be alive is watched before it is fenced: the duration of its lease, renewed every 10 s.
 	Watch time.Duration
 	// Skew is how much the clocks of node and manager may differ before the difference counts as a sign of life.
 	Skew time.Duration

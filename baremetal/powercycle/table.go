@@ -345,8 +345,7 @@ var order = []State{
 	Succeeded, OwnerRequested, Failed, Ended, Stopped,
 }
 
-// step returns the step of the row that holds. Every action is due at once, but an action that another client has undone is
-// repeated only after a delay.
+// step returns the step of the row that holds. Actions are due at once, but one that another client has undone only after a delay.
 func (s situation) step(row row) Step {
 	step := Step{Do: row.action(s.Facts), From: s.State, Next: row.next, Reason: row.reason, Detail: row.detail(), Again: s.now}
 	if s.unfencesFirst(row) {

@@ -240,8 +240,7 @@ func (facts *Facts) putOff(target *Target) PutOff {
 	return PutOff{Reason: JustSeen, Until: settled, Recheck: settled}
 }
 
-// next returns the first moment at which time alone starts a remediation or changes the grant, and the first at which time alone
-// changes what is known of a machine, such as its verdict.
+// next returns when time alone first starts a remediation or changes the grant, and when it first changes what is known of a machine.
 func (plan *Plan) next(facts *Facts) (starts, verdicts time.Time) {
 	for _, decision := range plan.Open {
 		verdicts = health.Earliest(verdicts, decision.Verdict.Recheck)

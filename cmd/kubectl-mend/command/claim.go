@@ -138,8 +138,7 @@ func unseen(what, why string) string {
 		what, why, clusterv1.PausedAnnotation)
 }
 
-// whoActs returns the managers that act on the check, and why each of all managers does not (empty for those that act). doubt is why it is
-// not known whether one more acts.
+// whoActs returns the managers that act on the check, the Off of every manager, and why it is not known whether one more acts.
 func (f *claimFacts) whoActs() (acting []managerlease.Manager, offs []managerlease.Off, doubt string) {
 	for _, manager := range f.managers {
 		off := manager.StandsOff(f.check, f.cluster)
