@@ -113,7 +113,7 @@ func (h *Hosts) KeepOff(ctx context.Context, host metav1.Object, by Remediation)
 
 // AskReceipt asks BMO to show that it has read the hardware since asked. BMO removes the annotation reboot.metal3.io from a host that is
 // kept off only when it has found the host off. (BMO, manageHostPower.) The annotation that keeps the host off is set in the same write,
-// and both are removed in one write: alone, reboot.metal3.io would reboot the host. If somebody else has set it, that request counts. The
+// and both are removed in one write: alone, reboot.metal3.io would reboot the host. If another client has set it, its request counts. The
 // error is a conflict if the host has changed since it was read.
 func (h *Hosts) AskReceipt(ctx context.Context, host metav1.Object, by Remediation, asked time.Time) error {
 	ask := map[string]any{

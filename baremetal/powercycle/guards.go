@@ -83,7 +83,7 @@ func (s situation) finishes() bool {
 	switch s.Node {
 	case NodeUnseen: // a control-plane host may serve the API that does not answer
 		return off && !s.FencedAt.IsZero() && !s.ControlPlane
-	case NodeAbsent: // Kubernetes deletes the pods of a node that is gone without the fence
+	case NodeAbsent: // even without the fence, Kubernetes deletes the pods of a deleted node
 		return false
 	}
 	return off

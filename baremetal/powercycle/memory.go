@@ -337,8 +337,7 @@ type Policy struct {
 	Settle time.Duration
 	// Doubt is how old a receipt must be before it counts: BMO writes its conditions after it has given the receipt.
 	Doubt time.Duration
-	// Watch is how long a node that may be alive is watched before it is fenced: four times the 10 s in which a kubelet renews its lease,
-	// after which the node controller marks the node's status Unknown.
+	// Watch is how long a node that may be alive is watched before it is fenced: the duration of its lease, renewed every 10 s.
 	Watch time.Duration
 	// Skew is how much the clocks of node and manager may differ before the difference counts as a sign of life.
 	Skew time.Duration

@@ -199,9 +199,9 @@ type Detail string
 const (
 	// AsksPerson means that the remediation waits until a person does something.
 	AsksPerson          Detail = "AsksPerson"
-	FenceUnseen         Detail = "FenceUnseen" // the node may be fenced, and cannot be seen
+	FenceUnseen         Detail = "FenceUnseen" // the node may be fenced, and cannot be read
 	FencedBefore        Detail = "FencedBefore"
-	HostRegistered      Detail = "HostRegistered" // a new host has the name of the one that was asked
+	HostRegistered      Detail = "HostRegistered" // a new host has the name of the host that was asked
 	KeptOffAlready      Detail = "KeptOffAlready"
 	NoReceipts          Detail = "NoReceipts"
 	NodeBooted          Detail = "NodeBooted"

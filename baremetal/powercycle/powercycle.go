@@ -200,8 +200,8 @@ type Memory struct {
 	SwitchedOn bool `json:"switchedOn,omitempty"`
 	// Touched says that the host was asked for something, in any attempt.
 	Touched bool `json:"touched,omitempty"`
-	// StartedUnhealthy says that the machine was seen unhealthy before its host was touched. A machine that was not is power-cycled even if
-	// it is healthy, because somebody asked for that.
+	// StartedUnhealthy says that the machine was seen unhealthy before its host was touched. If it was not, the power cycle goes on even
+	// while the machine is healthy, because somebody asked for it.
 	StartedUnhealthy bool `json:"startedUnhealthy,omitempty"`
 	// Fencing says that kubemend may have fenced the node, and has not unfenced it.
 	Fencing bool `json:"fencing,omitempty"`

@@ -81,7 +81,7 @@ func lives(s State) []row {
 }
 
 // endings come before the rows of every state that is not final: the remediation is over, and only has to release the host and unfence the
-// node. While a workload moves off a host that is off, that waits until the workload has moved or the deadline has passed: Kubernetes
+// node. While a workload moves off a host that is off, the release waits until it has moved or the deadline has passed: Kubernetes
 // removes neither pods nor volume attachments of a node that is not fenced while its host is off.
 //
 // A health check deletes its remediation as soon as the machine is healthy, maybe before the remediation sees that. So a remediation that
@@ -345,8 +345,7 @@ var order = []State{
 	Succeeded, OwnerRequested, Failed, Ended, Stopped,
 }
 
-// step returns the step of the row that holds. Every action is due at once, but an action that another client has undone is
-// repeated only after a delay.
+// step returns the step of the row that holds. Actions are due at once, but one that another client has undone only after a delay.
 func (s situation) step(row row) Step {
 	step := Step{Do: row.action(s.Facts), From: s.State, Next: row.next, Reason: row.reason, Detail: row.detail(), Again: s.now}
 	if s.unfencesFirst(row) {

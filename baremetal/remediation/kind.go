@@ -42,7 +42,7 @@ type Kind struct {
 	List      func() client.ObjectList
 }
 
-// SignsNothing reports whether the kind is CAPM3's: CAPM3 uses the same finalizer, and does not write on the nodes that it fences who did.
+// SignsNothing reports whether the kind is CAPM3's. CAPM3 uses the same finalizer, and does not mark the nodes that it fences as its own.
 func (k Kind) SignsNothing() bool { return k.Finalizer == infrav1.RemediationFinalizer }
 
 // MetadataOnly returns a kind whose objects kubemend reads only as metadata, because it does not know their version. Other controllers act

@@ -58,9 +58,9 @@ type Story struct {
 	Replacement Replacement
 	// New is the Machine of Replacement, if it was read.
 	New *clusterv1.Machine
-	// Host is the name of its BareMetalHost.
+	// Host is the name of New's BareMetalHost.
 	Host string
-	// Healthy reports that its node is Ready, no check finds it unhealthy, and it is not being deleted.
+	// Healthy reports that New's node is Ready, no check finds New unhealthy, and it is not being deleted.
 	Healthy bool
 	// Ready is how many machines of the owner have a Ready node, once the owner has all its machines; else 0.
 	Ready int

@@ -50,7 +50,7 @@ type owner struct {
 	// maker is the object that creates the machines, and may be paused. For a MachineDeployment it is the MachineSet of the current
 	// revision, which creates machines even while the MachineDeployment is paused. (Cluster API, core/reconcilers/machineset.)
 	maker rule.Ref
-	// known reports that the owner was read. gone reports that it was deleted, or is being deleted.
+	// known reports that the owner was read. gone reports that it was deleted, or is being deleted. paused is about maker.
 	known, gone, paused bool
 	// replicas is its spec.replicas; nil without one.
 	replicas   *int32
@@ -244,11 +244,11 @@ func (s *Subject) owns(machine *clusterv1.Machine) bool {
 	return s.Owner.Kind != "" && ownerOf(machine) == s.Owner
 }
 
-// young is how old a machine without a Ready node may be to count as one that never had one.
+// young is the age up to which a node that is not Ready counts as one that never was.
 const young = time.Hour
 
-// Concerns reports whether machine may have a story: it is being deleted, its owner was asked to replace it, or it has had no Ready node
-// yet. Callers need not read anything for other machines.
+// Concerns reports whether machine may have a Story: it is being deleted, its owner was asked to replace it, it has no node, or it is young
+// and its node is not Ready. Callers need not read anything for other machines.
 func Concerns(machine *clusterv1.Machine, now time.Time) bool {
 	asked := cond(machine.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
 	if !machine.DeletionTimestamp.IsZero() || asked.Status == metav1.ConditionFalse || !machine.Status.NodeRef.IsDefined() {
@@ -258,7 +258,7 @@ func Concerns(machine *clusterv1.Machine, now time.Time) bool {
 	return node.Status != "" && node.Status != metav1.ConditionTrue && now.Sub(machine.CreationTimestamp.Time) < young
 }
 
-// Replaces returns the machine that machine was created for, and when that was deleted, if the owner has written it down. (Cluster API,
+// Replaces returns the machine that machine was created for, and when the former was deleted, if the owner has noted it. (Cluster API,
 // RemediationData of a KubeadmControlPlane.) A user may write anything into the annotation.
 func Replaces(machine *clusterv1.Machine) (name string, at time.Time) {
 	annotation := machine.Annotations[controlplanev1.RemediationForAnnotation]
@@ -275,6 +275,7 @@ func Replaces(machine *clusterv1.Machine) (name string, at time.Time) {
 	return data.Machine, data.Timestamp.Time
 }
 
+// cond returns the condition called kind, or an empty one.
 func cond(conditions []metav1.Condition, kind string) metav1.Condition {
 	if found := meta.FindStatusCondition(conditions, kind); found != nil {
 		return *found

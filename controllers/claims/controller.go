@@ -228,8 +228,8 @@ func (r *Reconciler) apply(
 	return done, claimed, nil
 }
 
-// release applies no annotations, so the API server removes those that only the field manager of claims owns. If the annotation of policies
-// stays, another client has copied both annotations, from another management cluster or a backup, and owns them: then release removes them.
+// release applies no annotations, so that the API server removes those that only the field manager of claims owns. If claimed-by stays,
+// another client owns both annotations, because it copied them from another management cluster or a backup. Then release deletes them.
 func (r *Reconciler) release(ctx context.Context, check *clusterv1.MachineHealthCheck) (Action, error) {
 	now, err := r.applied(ctx, check, nil)
 	if err != nil {

@@ -52,7 +52,7 @@ func (r *Reconciler) observeNode(ctx context.Context, obs *observed) {
 	}
 }
 
-// answering returns ctx with one deadline for everything that this reconcile reads from the workload cluster, counted from the first read.
+// answering returns ctx with one deadline for all reads of the workload cluster in this reconcile, which reads anew after each step.
 func (obs *observed) answering(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !obs.answersUntil.IsZero() {
 		return context.WithDeadline(ctx, obs.answersUntil)
@@ -105,8 +105,8 @@ func (obs *observed) signOfLife() (sign time.Time, booted bool) {
 	return obs.seen.Sign, false
 }
 
-// claimFence takes over a fence on the machine's node if the remediation that put it there is gone: nobody else would remove it. In doubt,
-// and on the node of another machine, it does not.
+// claimFence takes over a fence on the machine's node if the remediation that put it there is gone: nobody else would remove it. It leaves
+// the fence if the node may belong to another machine, or if the remediations cannot be read.
 func (r *Reconciler) claimFence(ctx context.Context, obs *observed, seen *fence.Seen) {
 	if obs.facts.NodeMismatch = obs.mismatched(seen.Node); obs.facts.NodeMismatch {
 		seen.Ours, seen.Inherited = seen.Ours && !seen.Inherited, false

@@ -53,7 +53,7 @@ type observed struct {
 	kept  *kept
 	// answersUntil is the deadline for all answers of the workload cluster; zero before the first question.
 	answersUntil time.Time
-	// queue is what may go first; nil until it is read.
+	// queue is what may have to go first; nil until it is read.
 	queue *powercycle.Queue
 	// existing are the remediations of the namespace, read with the queue.
 	existing remediation.Existing
@@ -69,7 +69,7 @@ type observed struct {
 	policy powercycle.Policy
 	// loop is the earlier power cycles of the host that did not last.
 	loop repeats.Loop
-	// loopUntil is until when this one waits because of loop, or for the records.
+	// loopUntil is until when the remediation waits because of loop, or for the records.
 	loopUntil time.Time
 
 	// lastNode is the node when it was last seen in this reconcile; nil if it was not. Steps can be taken without the workload cluster.
@@ -206,7 +206,7 @@ func (r *Reconciler) idleFor(obs *observed) powercycle.Reason {
 	switch {
 	case !r.untouched(obs):
 		return ""
-	case !asked(obs.rem):
+	case !wantsReboot(obs.rem):
 		return powercycle.NoStrategyReason
 	case remediation.OwnerOf(obs.rem) == nil:
 		return powercycle.NoOwnerReason
@@ -245,8 +245,8 @@ func (obs *observed) pause() string {
 	return ""
 }
 
-// asked reports whether the remediation asks for a power cycle.
-func asked(rem remediation.Object) bool {
+// wantsReboot reports whether the remediation asks for a power cycle (strategy Reboot).
+func wantsReboot(rem remediation.Object) bool {
 	s := rem.Strategy()
 	return s != nil && s.Type == infrav1.RebootRemediationStrategy
 }
@@ -339,7 +339,7 @@ func (r *Reconciler) factsOf(obs *observed) powercycle.Facts {
 	_, stop := obs.rem.GetAnnotations()[nhcv1.TimedOutAnnotation]
 	f := powercycle.Facts{
 		Memory: obs.record.Memory, Did: obs.didBefore(),
-		Deleting:  !obs.rem.GetDeletionTimestamp().IsZero() || !asked(obs.rem),
+		Deleting:  !obs.rem.GetDeletionTimestamp().IsZero() || !wantsReboot(obs.rem),
 		Finalizer: controllerutil.ContainsFinalizer(obs.rem, r.Kind.Finalizer),
 		Stop:      stop,
 		Paused:    obs.pause() != "" && !r.Teardown, // kubemend must end now, even in a pause

@@ -298,8 +298,8 @@ func (s *look) findRequests(ctx context.Context) error {
 	return nil
 }
 
-// findMarks finds the annotations and labels of a check on a request, and what a power cycle wrote on it. While a power cycle is under way,
-// only those of the check and the annotation of the record are removed.
+// findMarks finds the annotations and labels of a check on a request, and what a power cycle wrote on it. What a power
+// cycle wrote stays while kubemend's controller serves the kind, because the controller needs it to release the host.
 func (s *look) findMarks(req *metadata, served bool) {
 	if by := remediationrequest.NodeCheckOf(req); by.Name != "" || by.UID != "" {
 		do, why := ofNodeCheck(s.nodeChecks, req.DeletionTimestamp, s.now)

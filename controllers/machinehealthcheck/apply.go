@@ -126,7 +126,7 @@ func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) bool
 			return false
 		}
 		next := withConditions(machine, without(without(marks, OwnerRemediated), mendv1.Remediation), o.Held(state.Now), state.Now)
-		asked := ConditionOf(machine, OwnerRemediated) // if left from an earlier remediation, the mark alone asks again
+		asked := ConditionOf(machine, OwnerRemediated) // if an earlier remediation left it, the mark would ask the owner
 		if asked == nil && !sameConditions(next, machine) {
 			return r.save(ctx, o, next)
 		}
@@ -307,7 +307,7 @@ func (r *Reconciler) recordAdopted(ctx context.Context, state *observed, plan *P
 		return ""
 	}
 	req := decision.Target.Request
-	record := r.writeAhead(ctx, state, plan, decision, string(req.GetUID())) // the UID stays the same at a retry
+	record := r.writeAhead(ctx, state, plan, decision, string(req.GetUID())) // unlike healthSince, the same at a retry
 	if record == nil {
 		return ""
 	}

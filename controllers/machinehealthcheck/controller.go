@@ -276,8 +276,8 @@ func SlimMachine(obj any) (any, error) {
 	return slim, nil
 }
 
-// SlimMetadata is the transform of all other caches. It keeps the last-applied annotation of checks, in which the condition Effective finds
-// fields that the API server has dropped.
+// SlimMetadata is the transform of caches that have no transform of their own. It drops managedFields and last-applied annotations, except
+// those of checks, in which the condition Effective finds fields that the API server has dropped.
 func SlimMetadata(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetManagedFields(nil)

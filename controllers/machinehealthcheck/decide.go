@@ -175,7 +175,7 @@ func holdBack(facts *Facts, plan *Plan, waiting []*Decision) []*Decision {
 			cmp.Compare(a.Target.Name, b.Target.Name),
 		)
 	})
-	turn, expected := facts.oneMay(plan), facts.Spares.Expected
+	turn, expected := facts.oneMayStart(plan), facts.Spares.Expected
 	return slices.DeleteFunc(waiting, func(decision *Decision) bool {
 		if contradicted(facts, decision) {
 			decision.AwaitsTurn, turn = !turn, false
@@ -193,9 +193,9 @@ func holdBack(facts *Facts, plan *Plan, waiting []*Decision) []*Decision {
 	})
 }
 
-// oneMay reports whether the remediation of one machine whose failure is contradicted may start: the capacity of the one before is back, no
-// remediation is in flight, and all machines have nodes. If the capacity does not come back, a person has to find out why.
-func (facts *Facts) oneMay(plan *Plan) bool {
+// oneMayStart reports whether one machine may be remediated although its failure is contradicted: no remediation is in flight, no capacity
+// of earlier ones is missing, and no machine is being deleted or waits for its node. If that never happens, a user has to find out why.
+func (facts *Facts) oneMayStart(plan *Plan) bool {
 	return facts.Capacity.Missing == 0 && !slices.ContainsFunc(plan.Open, func(decision *Decision) bool {
 		return decision.InFlight || Deleting(decision.Target.Machine) || decision.Target.Health.Node == health.NodeAwaited
 	})
@@ -240,8 +240,7 @@ func (facts *Facts) putOff(target *Target) PutOff {
 	return PutOff{Reason: JustSeen, Until: settled, Recheck: settled}
 }
 
-// next returns the first moment at which time alone starts a remediation or changes the grant, and the first at which time alone
-// changes what is known of a machine, such as its verdict.
+// next returns when time alone first starts a remediation or changes the grant, and when it first changes what is known of a machine.
 func (plan *Plan) next(facts *Facts) (starts, verdicts time.Time) {
 	for _, decision := range plan.Open {
 		verdicts = health.Earliest(verdicts, decision.Verdict.Recheck)

@@ -211,7 +211,7 @@ type Plan struct {
 	Needs      Needs
 	Population budget.Population
 	Grant      budget.Grant
-	// Conditions are those of the check to set or, if they have no status, to remove. A condition without a time gets the current time.
+	// Conditions are to be set on the check or, without a status, to be removed. If one changes and has no time, it gets the current time.
 	Conditions []metav1.Condition
 	// Reach and Allowed are WorkloadClusterReachable and RemediationAllowed, also if Conditions does not have them.
 	Reach, Allowed metav1.Condition

@@ -247,7 +247,7 @@ func (opinion Opinion) Equal(other Opinion) bool {
 		opinion.InFlight == other.InFlight && opinion.AskedOwner == other.AskedOwner && slices.Equal(opinion.Due, other.Due)
 }
 
-// after returns the opinion after decision; opinion is the one before.
+// after returns the opinion after decision; opinion is the previous one.
 func (opinion Opinion) after(facts *Facts, decision *Decision) Opinion {
 	target := decision.Target
 	next := Opinion{
@@ -288,8 +288,8 @@ func (target *Target) unheard() *Opinion {
 	return &target.Others[i]
 }
 
-// outranked reports whether another check decides the conditions of the machine: a check that remediates it comes before one that finds it
-// unhealthy, and that before one whose timeout runs; of equals the oldest decides. Two checks that both wrote would overwrite each other.
+// outranked reports whether another check decides the conditions of the machine, because two checks would overwrite each other. A check
+// that remediates the machine comes first, then one that finds it unhealthy, then one whose timeout runs; of equals the oldest decides.
 func (decision *Decision) outranked(now time.Time) bool {
 	own := rank(decision.Verdict.State, decision.InFlight && !decision.Target.stuck(now) || decision.Starts())
 	return slices.ContainsFunc(decision.Target.Others, func(other Opinion) bool {

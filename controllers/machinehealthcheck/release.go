@@ -79,8 +79,8 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	return result, errors.Join(err, conditionsErr)
 }
 
-// covers reports whether the label of cluster, or of a check of the machine, is this manager's. The label of the machine does not count, so
-// that a forgotten label leaves no request behind.
+// covers reports whether cluster or a check of the machine has the watch-filter label of this manager. The machine's label does not count,
+// so that requests are released even if the machine does not have the label.
 func (r *Releaser) covers(checks map[string]*clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
 	covered := capi.Covers(r.WatchFilterValue, cluster, nil)
 	for _, check := range checks {
@@ -96,7 +96,7 @@ func (r *Releaser) checksOf(ctx context.Context, machine *clusterv1.Machine) (ma
 	}
 	checks := map[string]*clusterv1.MachineHealthCheck{}
 	for i := range listed {
-		selector, err := selectorOf(&listed[i]) // with an error, it may have selected machine before
+		selector, err := selectorOf(&listed[i]) // an invalid selector may have selected machine before
 		if listed[i].DeletionTimestamp.IsZero() && (err != nil || selector.Matches(labels.Set(machine.Labels))) {
 			checks[listed[i].Name] = &listed[i]
 		}

@@ -136,7 +136,7 @@ func putOff(state *observed, next *clusterv1.MachineHealthCheck) time.Time {
 	return due
 }
 
-// sameStatus compares the targets apart from the rest, since reflection would allocate memory for each of thousands.
+// sameStatus compares the targets without reflection, which would allocate memory for each of thousands.
 func sameStatus(a, b clusterv1.MachineHealthCheckStatus) bool {
 	same := slices.Equal(a.Targets, b.Targets)
 	a.Targets, b.Targets = nil, nil

@@ -97,7 +97,7 @@ func healthyStep(facts *Facts, decision *Decision) {
 	}
 	decision.set(HealthCheckSucceeded, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason, "")
 	if !providerReports(target.Machine) || target.Ownership != ForeignRequest && facts.Template.Known {
-		decision.remove(ExternallyRemediated) // not of another maker's request: its provider reports there
+		decision.remove(ExternallyRemediated) // if the request is another maker's, the report of its provider stays
 	}
 }
 

@@ -38,7 +38,7 @@ type Target struct {
 	Cycle *metav1.PartialObjectMetadata
 	// Host is what was read of the Machine's host; nil if nothing was read.
 	Host *Host
-	// OwnerKindSilent says that no owner of that kind is known to report its progress in OwnerRemediated.
+	// OwnerKindSilent says that no owner of the kind of the Machine's owner is known to report its progress in OwnerRemediated.
 	OwnerKindSilent bool
 	// Unusable is why no request can be created for the Machine from the template; nil if one can, or if that was not tried.
 	Unusable error
@@ -46,7 +46,7 @@ type Target struct {
 	leftAlone bool
 	// quiet is the decision about a healthy machine, reused while there is nothing to decide; nil before.
 	quiet *Decision
-	// last is the target of that name in the reconcile before, until Health is set; nil if there was none.
+	// last is the target of the same name in the reconcile before, until Health is set; nil if there was none.
 	last *Target
 	// place is what was reported to the ledger of RemediationPolicies about a quiet machine, with hostLabels; nil before.
 	place      *place.Target
@@ -66,8 +66,8 @@ type Host struct {
 	UnreadUntil time.Time
 }
 
-// Seen are conditions and when this process saw them turn: their timestamps are from other clocks. While the Node cannot be read, its
-// conditions are kept.
+// Seen are conditions, and when this process saw them turn, because their timestamps are from other clocks. While the Node cannot be read,
+// its conditions are kept.
 type Seen struct {
 	Machine, Node               health.Seen
 	MachineStreaks, NodeStreaks health.Streaks
@@ -106,12 +106,12 @@ func (target *Target) NodeReady() bool {
 	return health.Ready(target.Node)
 }
 
-// ConditionOf returns the condition of that type, shared with obj; nil if there is none.
+// ConditionOf returns the condition of type kind, shared with obj; nil if there is none.
 func ConditionOf(obj interface{ GetConditions() []metav1.Condition }, kind string) *metav1.Condition {
 	return meta.FindStatusCondition(obj.GetConditions(), kind)
 }
 
-// ConditionTrue returns the condition of that type if its status is True; otherwise nil.
+// ConditionTrue returns the condition of type kind if its status is True; otherwise nil.
 func ConditionTrue(obj interface{ GetConditions() []metav1.Condition }, kind string) *metav1.Condition {
 	if cond := ConditionOf(obj, kind); cond != nil && cond.Status == metav1.ConditionTrue {
 		return cond

@@ -115,7 +115,7 @@ func (state *observed) add(machine *clusterv1.Machine, last *Target, same bool) 
 		len(last.Others)+len(found.Others) == 0 {
 		added.Request, added.Ownership, added.Cycle, added.Host, added.Unusable = nil, NoRequest, nil, nil, nil
 	} else {
-		changed := found // found itself stays on the stack
+		changed := found // a copy, so that found is not allocated on the heap
 		changed.leftAlone = len(LeftAloneBy(machine)) > 0
 		if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
 			changed.OwnerKindSilent = !state.answering[owner.Kind]

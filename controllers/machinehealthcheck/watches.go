@@ -95,7 +95,7 @@ func (r *Reconciler) SetupWithManager(
 	return nil
 }
 
-// hear makes r.wake enqueue checks, and has the ledger of policies do so.
+// hear gives queue to r.wake and to the ledger of policies, so that both can enqueue checks.
 func (r *Reconciler) hear(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.wake = func(check types.NamespacedName, in time.Duration) {
 		queue.AddAfter(reconcile.Request{NamespacedName: check}, in)
@@ -270,7 +270,7 @@ func (r *Reconciler) othersWrites() predicate.Predicate {
 		DeleteFunc: func(e event.DeleteEvent) bool {
 			key := client.ObjectKeyFromObject(e.Object)
 			r.written.Forget(key)
-			r.writing.Range(func(write, _ any) bool { // whose events were missed
+			r.writing.Range(func(write, _ any) bool { // forget writes whose events were missed
 				if write.(ownWrite).machine == key {
 					r.writing.Delete(write)
 				}

@@ -39,7 +39,7 @@ type Manager struct {
 	Holder string
 	// Unverified is why it is not known whether the lease belongs to a manager, or what the manager watches; empty if both are known.
 	Unverified string
-	// Within are the namespaces in which the manager has its rights; empty if it has them in all.
+	// Within are the namespaces in which the manager has its rights; empty for all namespaces.
 	Within []string
 	// Alive says that the lease is held and has not expired.
 	Alive bool

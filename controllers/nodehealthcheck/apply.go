@@ -129,9 +129,9 @@ func (o *outcome) refuse(err error) {
 
 // mark sets and removes annotations of a node's requests, and deletes requests that are over.
 //
-// ClusterRoles of remediators older than escalations do not allow patch. Without an escalation this does not matter: the manager remembers
-// which requests were counted as old, and the check's status has since when the node is healthy. With an escalation, remediators have to be
-// notified.
+// ClusterRoles of remediators that are older than escalations do not let the manager patch requests. Without an escalation, mark ignores
+// that: the manager remembers which requests it counted as old, and the check's status has since when the node is healthy. With one, it is
+// an error, because remediators have to be notified.
 func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
 	for j := range o.Requests {
 		obj, decided := o.n.Requests[j].Object, &o.Requests[j]
@@ -291,7 +291,7 @@ func (r *Reconciler) take(ctx context.Context, state *observed, o *outcome) (*co
 	return lease, nil
 }
 
-// belongsTo makes node the owner of lease, instead of any former Node with the same name.
+// belongsTo makes node the owner of lease, so that the lease is deleted with node, and not with a former Node of the same name.
 func belongsTo(lease *coordinationv1.Lease, node *corev1.Node) {
 	if node == nil || slices.ContainsFunc(lease.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == node.UID }) {
 		return

@@ -183,7 +183,7 @@ func namedAfter(obj *unstructured.Unstructured, name string, there map[string]*c
 	return name
 }
 
-// nodeMeantBy returns the node that the request obj is about, by the rules of observeMembers; templates are the namespaces of all checks.
+// nodeMeantBy returns the node that the request obj is about (see observeMembers). templates has the namespaces of all templates.
 func nodeMeantBy(obj *unstructured.Unstructured, templates map[string]bool) string {
 	switch {
 	case !OfMachines(obj.GroupVersionKind()):

@@ -46,7 +46,7 @@ type Facts struct {
 
 	Placeless map[types.UID][]rule.Blocker // the blockers by RemediationPolicies, by the UIDs of place.Target
 
-	Turned  string    // the UID of a node whose live conditions differ from the cache, so that they count from now
+	Turned  string    // the UID of a node whose live conditions differ from cached ones: only the live ones count, from now
 	Recheck time.Time // when to read objects again that are not watched
 	Retry   time.Time // when to read objects again that could not be read
 	Trouble []error   // errors of reads that the decision does not need

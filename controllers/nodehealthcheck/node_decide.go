@@ -156,7 +156,7 @@ func (m *Machine) annotated(key string) bool {
 // Request is a remediation request that the check made.
 type Request struct {
 	Object *unstructured.Unstructured
-	Step   int // index of its template; -1 if the check does not name that any more
+	Step   int // index of its template; -1 if the check does not name the template any more
 	// MachineThere says that the request is about a Machine that exists and is not being deleted; read only if the node is gone.
 	MachineThere bool
 	Listed       *nhcv1.Remediation // its entry in the check's status; nil if there is none
@@ -202,7 +202,7 @@ func (r *Request) Deleting() time.Time {
 // Kept reports whether the request has finalizers.
 func (r *Request) Kept() bool { return len(r.Object.GetFinalizers()) > 0 }
 
-// Clings reports whether the request has been being deleted for ClingingFor, because its remediator keeps its finalizers.
+// Clings reports whether the request has had a deletionTimestamp for ClingingFor, because its remediator keeps its finalizers.
 func (r *Request) Clings(now time.Time) bool { return idleFor(r.Deleting(), ClingingFor, now) }
 
 // notified reports whether the request has the annotation that makes its remediator stop. Remediators ignore the annotation's value.

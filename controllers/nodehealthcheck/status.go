@@ -86,8 +86,8 @@ func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
 
 func (o *outcome) healthyOrGone() bool { return !o.n.Exists() || o.Verdict.State == health.Healthy }
 
-// healthySince returns since when the node is healthy or gone, for the status; nil if it is neither. An unhealthy node keeps this time as
-// long as requests of an earlier failure exist and no new remediation has begun.
+// healthySince returns since when the node is healthy or gone, for the status; nil if it is neither. If the node becomes unhealthy again,
+// the time stays until the requests of the earlier failure are gone or a new remediation begins.
 func (o *outcome) healthySince(state *observed) *metav1.Time {
 	over := slices.IndexFunc(o.Requests, func(r RequestState) bool { return r.Over })
 	if !o.healthyOrGone() && (over < 0 || o.begun(o.n) || o.Requests[over].Adopt) {

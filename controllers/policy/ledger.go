@@ -54,7 +54,7 @@ type reporter struct {
 	wake func(check reconcile.Request, in time.Duration)
 }
 
-// Ledger is the one count of what policies limit. Checks report their targets, and ask for places before they begin.
+// Ledger counts what policies limit, for all checks together. Checks report their targets, and ask for places before they begin.
 type Ledger struct {
 	Clock clock.PassiveClock
 	// Installed reports whether the CRD exists. It is called until policies were read.
@@ -89,7 +89,7 @@ type entry struct {
 	waits   bool           // it waits for a place
 	blocked []rule.Blocker // what kept it from beginning when it last asked
 	offered time.Time      // since when a place is offered that it has not taken; zero if none is
-	// claimed is when it was given a place; zero without one, or if it is InFlight. lost says that the response to that write was lost.
+	// claimed is when it was given a place; zero without one, or if it is InFlight. lost says that its write got no response.
 	claimed time.Time
 	lost    bool
 	// begun is when the record says that it began; zero if it is no record. stalled is when the remediation takes no place any more; zero

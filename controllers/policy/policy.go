@@ -1,5 +1,5 @@
-// Package policy reads RemediationPolicies and keeps the ledger: the one count of targets, of unhealthy ones, and of remediations under
-// way. The ledger blocks a remediation that would exceed a limit, or must not begin now, and gives each place to one remediation only.
+// Package policy reads RemediationPolicies and keeps the ledger, which counts targets, unhealthy targets and remediations in flight. The
+// ledger blocks a remediation that would exceed a limit, or must not begin now, and gives each place to one remediation only.
 package policy
 
 import (

@@ -72,13 +72,13 @@ type Reconciler struct {
 
 // memory is what this process remembers of an open record. It is empty after a restart, which costs some reads and writes.
 type memory struct {
-	// written is when the record was last written, idle since when nothing acts on its target. Only the reconcile of the record uses them.
+	// written is when the record was last written. idle is since when nothing acts on its target. Only the record's reconcile uses them.
 	written, idle time.Time
 	// went is when the cache showed that the Machine was deleted. An event handler stores it.
 	went atomic.Pointer[time.Time]
 }
 
-func (r *Reconciler) remembers(record types.NamespacedName) *memory {
+func (r *Reconciler) memoryOf(record types.NamespacedName) *memory {
 	kept, _ := r.memories.LoadOrStore(record, &memory{})
 	return kept.(*memory)
 }

@@ -46,7 +46,7 @@ type observed struct {
 // observe reads an open record and what it is about. It returns nil if the record is not open, or not this manager's. The record always
 // comes from the cache: if the cache is stale, the API server refuses the write.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, live bool) (*observed, error) {
-	o := &observed{now: now, from: reader{r, live, r.Recent}, record: &mendv1.RemediationRecord{}, memory: r.remembers(key)}
+	o := &observed{now: now, from: reader{r, live, r.Recent}, record: &mendv1.RemediationRecord{}, memory: r.memoryOf(key)}
 	if live {
 		o.from.recent = &Recent{Live: r.Recent.Live, Clock: r.Clock}
 	}
@@ -197,7 +197,7 @@ func (o *observed) observeAsked() {
 // while the target still existed.
 func (r *Reconciler) goneAt(record *mendv1.RemediationRecord) time.Time {
 	at, said := WentAt(record)
-	if went := r.remembers(client.ObjectKeyFromObject(record)).went.Load(); went != nil && !said {
+	if went := r.memoryOf(client.ObjectKeyFromObject(record)).went.Load(); went != nil && !said {
 		return *went
 	}
 	return at

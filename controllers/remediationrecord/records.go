@@ -73,7 +73,7 @@ type Records struct {
 	// synced reports whether the cache has all open records; nil until Reconciler is set up.
 	synced func() bool
 	asked  sync.Once
-	// awaited is until when remediations wait for that. The first that waits sets it.
+	// awaited is until when remediations wait for synced. The first that waits sets it.
 	awaited time.Time
 }
 

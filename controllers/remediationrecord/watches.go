@@ -209,7 +209,7 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 			for _, record := range r.mustOpenOf(ctx, e.Object.GetNamespace(), machineKey(e.Object.GetName())) {
 				target := record.Spec.Target.Machine
 				if target.Name == e.Object.GetName() && (target.UID == string(e.Object.GetUID()) || Moved(record)) {
-					r.remembers(client.ObjectKeyFromObject(record)).went.Store(new(r.Clock.Now()))
+					r.memoryOf(client.ObjectKeyFromObject(record)).went.Store(new(r.Clock.Now()))
 				}
 			}
 			changed(ctx, e.Object, true, q)

@@ -53,7 +53,7 @@ type Clusters struct {
 // state is what Clusters stores about one cluster.
 type state struct {
 	nodes      toolscache.SharedIndexInformer // the cache of its nodes; nil while there is none
-	connection int                            // how many such caches there have been
+	connection int                            // how many node caches there have been
 	doubt      *doubt                         // nil if the cache is up to date
 	identity   identity
 }

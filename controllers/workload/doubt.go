@@ -60,8 +60,8 @@ func (c *Clusters) look(cluster client.ObjectKey, now time.Time, answers bool) (
 	return state.nodes, &next
 }
 
-// Doubt makes the next View of a cluster check by a list of its nodes that the cache is up to date. Call it before View if View was not
-// called for a while, because an outage in that time was not noticed.
+// Doubt makes the next View list the nodes of a cluster, to verify that the cache is up to date. Call it before View if View was not called
+// for a while, because an outage in that time was not noticed.
 func (c *Clusters) Doubt(cluster client.ObjectKey, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

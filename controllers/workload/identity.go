@@ -138,7 +138,7 @@ func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool 
 		to.reconnects.Store(true)
 		state.nodes = nil
 	}
-	if to != nil && err == nil { // does nothing if the kubeconfig has changed meanwhile
+	if to != nil && err == nil { // swaps nothing if the kubeconfig has changed: uid may be of the cluster before
 		to.identified.CompareAndSwap(before, new(c.Transports.clock.Now()))
 	}
 	known.connection, known.uid = state.connection, uid

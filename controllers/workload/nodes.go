@@ -81,8 +81,7 @@ func (v View) Identified() sets.Set[any] {
 	return sets.New(nodes...)
 }
 
-// NodesExist reads from the API server of the workload cluster which of the named nodes exist. The deadline of ctx is for all requests
-// together.
+// NodesExist asks the workload cluster's API server which of the named nodes exist. The deadline of ctx is for all requests together.
 func (c *Clusters) NodesExist(ctx context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error) {
 	present := make(map[string]bool, len(names))
 	if len(names) > singly {

@@ -44,7 +44,7 @@ type route struct {
 	config     *rest.Config
 	transport  http.RoundTripper
 
-	pages sync.Map // by list: the length of its pages so far
+	pages sync.Map // for each list, the length of its pages so far (see read)
 }
 
 func newRoute(cluster client.ObjectKey, now clock.PassiveClock) *route {
@@ -124,7 +124,7 @@ func (t *Transports) dial(to *route, config *rest.Config) (http.RoundTripper, er
 	return binding{next: to.clock.Around(addressed{server, transport}, t.clock), limit: t.limit}, nil
 }
 
-// runsIn reports whether a cluster has the pod of this process, as ClusterCache would. (runningOnWorkloadCluster)
+// runsIn reports whether a cluster has the pod of this process, like runningOnWorkloadCluster of ClusterCache.
 func (t *Transports) runsIn(ctx context.Context, transport http.RoundTripper) (bool, error) {
 	ctx, done := context.WithTimeout(ctx, AnswerWithin)
 	defer done()

@@ -132,13 +132,13 @@ func planClaim(facts *claimFacts, release bool) plan {
 	return plan{changes, says}
 }
 
-// unseen returns the refusal of a change whose effect depends on a controller that the user may not see, with what the user can do.
+// unseen returns why a change is refused if it cannot be read whether the clause what is true; why is the cause, such as an error.
 func unseen(what, why string) string {
 	return fmt.Sprintf("it cannot be seen whether %s: %s. Ask as a user who can see it, or write the annotation %s with kubectl annotate",
 		what, why, clusterv1.PausedAnnotation)
 }
 
-// whoActs returns the managers that act on the check, why each manager stands off, and the doubt if one may act all the same.
+// whoActs returns the managers that act on the check, the Off of every manager, and why it is not known whether one more acts.
 func (f *claimFacts) whoActs() (acting []managerlease.Manager, offs []managerlease.Off, doubt string) {
 	for _, manager := range f.managers {
 		off := manager.StandsOff(f.check, f.cluster)

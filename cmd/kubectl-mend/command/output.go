@@ -103,9 +103,10 @@ func (o *Options) width() int {
 	return text.Width(o.Out)
 }
 
-func (o *Options) print(found runtime.Object, person func() error) error {
+// print prints the document found in the format of -o. Without a format for programs, it calls printPage instead.
+func (o *Options) print(found runtime.Object, printPage func() error) error {
 	if o.output.printer == nil {
-		if err := person(); err != nil {
+		if err := printPage(); err != nil {
 			return fmt.Errorf("print: %w", err)
 		}
 		return nil

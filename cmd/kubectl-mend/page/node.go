@@ -112,8 +112,7 @@ func nodeChecks(ctx context.Context, a *inspect.Asker, node *corev1.Node, e *Exp
 	return nil
 }
 
-// mayBeOfNodeCheck adds to e.Unread the kinds that the user may not read, if no check was found for m and a NodeHealthCheck may select its
-// node.
+// mayBeOfNodeCheck adds to e.Unread the kinds without which it is not known whether a NodeHealthCheck selects the node of m.
 func (e *Explanation) mayBeOfNodeCheck(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) error {
 	if len(e.Checks) > 0 || m.Status.NodeRef.Name == "" {
 		return nil

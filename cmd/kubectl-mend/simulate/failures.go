@@ -36,6 +36,7 @@ func compareNodes(a, b nodeKey) int {
 	return cmp.Or(cmp.Compare(a.cluster.String(), b.cluster.String()), cmp.Compare(a.name, b.name))
 }
 
+// fail sets Ready to Unknown on the nodes that --fail chooses among those of checks.
 func (s *simulation) fail(checks []explain.Check) error {
 	if len(s.Fail) == 0 {
 		return nil

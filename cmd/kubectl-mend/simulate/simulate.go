@@ -106,7 +106,7 @@ type target struct {
 	remediated bool // a remediation of the target has started
 	// starting is the remediation that its check is about to start, or nil.
 	starting *cliv1.SimulatedStart
-	// ends is when its remediation ends, on node; zero if there is none.
+	// ends is when the remediation ends and node becomes healthy; zero if none is under way.
 	ends time.Time
 	node nodeKey
 	// waiting is why the target is unhealthy and not remediated, or nil.

@@ -132,7 +132,7 @@ func (s *Snapshot) find(gvk schema.GroupVersionKind) (*kind, error) {
 // unreadError makes an error explain.ErrUnread for errors.Is.
 type unreadError struct{ error }
 
-// Is is called by errors.Is.
+// Is makes errors.Is report that the error is explain.ErrUnread.
 func (unreadError) Is(target error) bool { return target == explain.ErrUnread }
 
 // Unwrap returns the wrapped error.

@@ -70,7 +70,7 @@ func clusterOf(machine *clusterv1.Machine) client.ObjectKey {
 // restless reads only the machines of clusters where something is to be reported. In most clusters of a fleet all machines are healthy, and
 // their machines are most of what there is to read.
 func (r *source) restless(ctx context.Context, written func(*clusterv1.MachineHealthCheck) bool) {
-	unselected, unreported, err := r.metadataOfMachines(ctx)
+	unselected, unreported, err := r.countUnselected(ctx)
 	if err != nil {
 		return
 	}
@@ -101,10 +101,10 @@ func (r *source) restless(ctx context.Context, written func(*clusterv1.MachineHe
 	}
 }
 
-// metadataOfMachines counts, for each Cluster, the machines that no MachineHealthCheck selects. unreported has the Clusters whose
-// conditions may show late that a machine is not Ready: Cluster API updates them when the MachineDeployment or control plane of a machine
-// changes, and some of their machines have neither.
-func (r *source) metadataOfMachines(
+// countUnselected counts, for each Cluster, the machines that no MachineHealthCheck selects. unreported has the Clusters with machines that
+// have neither a MachineDeployment nor a control plane. The conditions of such a Cluster may show late that a machine is not Ready, because
+// Cluster API updates them when a MachineDeployment or control plane changes.
+func (r *source) countUnselected(
 	ctx context.Context,
 ) (unselected map[client.ObjectKey]int, unreported map[client.ObjectKey]bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -23,7 +23,7 @@ const (
 	narrowest = 40
 )
 
-// Width returns how many columns to write to out: $COLUMNS if that is a number, else the width of the terminal, else 200.
+// Width returns how many columns to write to out: $COLUMNS if that is a number, else the width of the terminal, else 200; but at least 40.
 func Width(out io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return max(n, narrowest)

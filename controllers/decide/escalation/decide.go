@@ -163,7 +163,7 @@ func alone(r Request, now time.Time) Decision {
 // steps with a slow reboot would be given up too early (NodeHealthCheck issue 208).
 func (r Request) stopped() bool { return r.Succeeded == Unsaid && r.Processing == No }
 
-// stoppedSince returns the last transition of Processing, but not before r.Started, because the condition may have no lastTransitionTime.
+// stoppedSince returns when Processing last changed, or r.Started if that is later: the condition may have no lastTransitionTime.
 func (r Request) stoppedSince() time.Time {
 	if r.ProcessingSince.Before(r.Started) {
 		return r.Started

@@ -40,8 +40,8 @@ func Ready(node *corev1.Node) bool {
 	})
 }
 
-// Other is a Node because of which a Machine's Node is not known. Wanted is the Machine's provider ID.
+// Other is a Node that is in conflict with a Machine, so that the Machine's Node is not known. Wanted is the Machine's provider ID.
 type Other struct{ Name, ProviderID, Wanted string }
 
-// Twin reports whether o is one of several Nodes with the Machine's provider ID.
+// Twin reports whether the conflict is that several Nodes have the Machine's provider ID.
 func (o Other) Twin() bool { return o.Wanted != "" && strings.EqualFold(o.ProviderID, o.Wanted) }

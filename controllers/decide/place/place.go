@@ -1,5 +1,5 @@
-// Package place has what decisions need to know about RemediationPolicies and the places that they give to remediations. Package
-// controllers/policy gives the places.
+// Package place has what decisions need to know about RemediationPolicies and their places. A remediation needs a place to begin: the room
+// for one more remediation in all limits that count it. Package controllers/policy gives the places.
 package place
 
 import (

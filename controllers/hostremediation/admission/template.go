@@ -65,7 +65,7 @@ func (HostTemplate) Default(_ context.Context, t *mendv1.HostRemediationTemplate
 	return nil
 }
 
-// complete sets the defaults that CAPM3 sets.
-func complete(what *infrav1.RemediationType, seconds *int32) {
-	*what, *seconds = cmp.Or(*what, infrav1.RebootRemediationStrategy), cmp.Or(*seconds, infrav1.DefaultTimeoutSeconds)
+// complete sets an empty strategy and a timeout of 0 to the defaults of CAPM3.
+func complete(strategy *infrav1.RemediationType, seconds *int32) {
+	*strategy, *seconds = cmp.Or(*strategy, infrav1.RebootRemediationStrategy), cmp.Or(*seconds, infrav1.DefaultTimeoutSeconds)
 }
