@@ -162,7 +162,7 @@ func inLoop(c *Case) rule.Blocker {
 }
 
 func unreachable(c *Case) rule.Blocker {
-	fix := "Repair the connection from the management cluster to the workload cluster"
+	fix := "Check the connection from the management cluster to the workload cluster"
 	switch c.plan.Reach.Reason {
 	case mendv1.KubeconfigRefusedReason:
 		fix = "Put the credentials and certificates themselves into the kubeconfig, without paths, programs or a proxy"

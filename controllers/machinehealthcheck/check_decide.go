@@ -72,7 +72,7 @@ func allowed(facts *Facts, plan *Plan) metav1.Condition {
 	}
 	message := ""
 	if by := facts.Allowed; by != nil {
-		message = fmt.Sprintf("%s allows %s unhealthy until %s", by.Ref, &by.MaxUnhealthy, stamp(by.Until))
+		message = fmt.Sprintf("%s allows %s to be unhealthy until %s", by.Ref, &by.MaxUnhealthy, stamp(by.Until))
 	}
 	if left := leftToCycles(plan); left != "" {
 		message = strings.TrimPrefix(message+". "+left, ". ")

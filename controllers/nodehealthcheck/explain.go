@@ -142,8 +142,7 @@ func nodeNext(f *Facts, n *Node, d *Decision, target *explain.Target) explain.St
 	case d.ends():
 		return explain.Step{Reason: explain.RequestsDeleted, Text: "kubemend deletes its requests"}
 	case d.Missing && !n.Remediated():
-		return explain.Step{At: d.MissedSince.Add(controlplane.ReplacementPatience), Reason: explain.NodeStaysAway,
-			Text: "the limits stop counting the missing node"}
+		return explain.Step{At: d.MissedSince.Add(controlplane.ReplacementPatience), Reason: explain.NodeStaysAway, Text: "the limits ignore it"}
 	case target.InFlight:
 		text := fmt.Sprintf("%s goes on; it is deleted when the node is healthy", target.Requests[0])
 		return explain.Step{Reason: explain.RemediatorActs, Text: text}
