@@ -114,7 +114,7 @@ func (p *program) sweep(hosts *host.Hosts, recorder events.EventRecorder) error 
 	return p.Add(orphans)
 }
 
-var errStoodDown = errors.New("another replica is to power-cycle the host that this one runs on")
+var errStoodDown = errors.New("this replica ends, so that another replica can power-cycle its host")
 
 // here returns the node of the manager. With leader election, it also lets the controller end this process before it power-cycles the
 // manager's own host: the process releases the leader lease, and a replica on another node continues.

@@ -23,7 +23,7 @@ func (p *program) announce() error {
 	namespace := p.o.leaderLease(p.self.Namespace).Namespace
 	if namespace == "" {
 		if p.self.InCluster() || p.o.teardown { // otherwise takeNamespace has logged why
-			klog.Background().Info("Not keeping a manager lease: --leader-elect-namespace says where", "lease", managerlease.LeaseName)
+			klog.Background().Info("Not keeping a manager lease: set --leader-elect-namespace to keep one", "lease", managerlease.LeaseName)
 		}
 		return nil
 	}

@@ -161,7 +161,7 @@ func TestANodeThatIsNotTheMachinesIsNamedAsTheCause(t *testing.T) {
 		want  string
 	}{
 		"another provider ID": {health.Other{Name: "n", Wanted: "p://a"}, `Node n has the provider ID "", and Cluster API looks for "p://a"`},
-		"several of it":       {health.Other{Name: "n", ProviderID: "P://a", Wanted: "p://a"}, `Node n is one of several of provider ID "p://a"`},
+		"several of it":       {health.Other{Name: "n", ProviderID: "P://a", Wanted: "p://a"}, `Several nodes have the provider ID "p://a", among them n`},
 	} {
 		f := health.Finding{Reason: health.NodeStartup, Limit: time.Minute, Other: tc.given}
 		found := Findings(health.Verdict{Findings: []health.Finding{f}}, time.Time{}.Add(time.Hour))

@@ -39,7 +39,7 @@ const (
 	// kubemend's.
 	nodeCheckCRD = "nodehealthchecks.remediation.medik8s.io"
 	// coreGoesOn is why a check, or a request of a check, stays for Cluster API core.
-	coreGoesOn = "Cluster API core goes on with it"
+	coreGoesOn = "Cluster API core acts on it from now on"
 )
 
 var (
@@ -144,7 +144,7 @@ func (s *look) findConditions(ctx context.Context) error {
 		for i := range list.Items {
 			if machine := &list.Items[i]; capi.HasOwn(machine) && s.watched(machine) {
 				on := as(machineKind, machine.ObjectMeta)
-				s.found(on, strip, "nobody would bring them up to date").machine = machine
+				s.found(on, strip, "no controller would update its conditions any more").machine = machine
 			}
 		}
 	}
@@ -233,7 +233,7 @@ func (s *look) findFences(ctx context.Context) {
 			switch by := types.UID(node.Annotations[fence.FencedByAnnotation]); {
 			case s.others[by]: // that remediation may keep the host off: on an unfenced node, the workload could run twice
 			case s.atWork[by]:
-				s.found(node, wait, "its remediation takes the fence away").cluster = key
+				s.found(node, wait, "its remediation removes the fence").cluster = key
 			default:
 				s.found(node, unfence, "the remediation that fenced it is gone").cluster = key
 			}
@@ -328,7 +328,7 @@ func ofCheck(orphaned bool, deleted *metav1.Time, now time.Time) (action, string
 	case deleted != nil:
 		return waitOr(unmark, deleted.Time, now, "its remediator has not released it")
 	}
-	return erase, "no check would ever end it: the MachineHealthCheck that made it is gone"
+	return erase, "the MachineHealthCheck that made it is gone, so no check would ever end it"
 }
 
 // ofNodeCheck returns what to do with a request of a NodeHealthCheck, and why. ours says that kubemend's controller of NodeHealthChecks

@@ -51,13 +51,13 @@ type action string
 const (
 	wait     action = "wait for"
 	release  action = "unclaim" // in one patch, so that Cluster API core acts on the check at once
-	unmark   action = "take our marks off"
+	unmark   action = "remove kubemend's marks from"
 	erase    action = "delete"
-	strip    action = "remove our conditions from"
+	strip    action = "remove kubemend's conditions from"
 	free     action = "release"
 	withdraw action = "withdraw the request to replace the machine of"
 	unfence  action = "unfence"
-	pass     action = "pass over" // with a warning, because nodes in the cluster may be fenced
+	pass     action = "skip" // with a warning, because nodes in the cluster may be fenced
 )
 
 // metadata is the part of an object that kubemend reads here.
@@ -178,8 +178,8 @@ func eventOf(l *leftover) recorder.Event {
 		event.Text = "kubemend is being removed: Cluster API core acts on this MachineHealthCheck from now on (docs/uninstall.md)"
 		if l.template.Group == mendv1.GroupVersion.Group {
 			event.Kind = corev1.EventTypeWarning
-			event.Text += ". No controller acts on what is made from a " + l.template.Kind +
-				" any more: have it name another template, or none"
+			event.Text += ". No controller acts on requests from a " + l.template.Kind +
+				" any more: name another template in the check, or none"
 		}
 	case pass:
 		event.Kind, event.Reason, event.Text = corev1.EventTypeWarning, mendv1.EventNotRemoved,

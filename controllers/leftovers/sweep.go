@@ -82,7 +82,7 @@ func (s *Sweep) Start(ctx context.Context) error {
 		ctx, end := context.WithTimeout(ctx, time.Minute)
 		defer end()
 		if err := s.sweep(ctx); err != nil {
-			log.FromContext(ctx).Error(err, "Cannot release what remediations have left that do not exist any more")
+			log.FromContext(ctx).Error(err, "Cannot remove what remediations have left that do not exist any more")
 		}
 	}, sweepEvery)
 	return nil

@@ -132,7 +132,7 @@ func (t *Teardown) reconcile(ctx context.Context, leads bool) error {
 			return nil
 		}
 	}
-	return errors.New("no replica that tears down is the leader yet") // only the leader reads nodes
+	return errors.New("no replica in teardown is the leader yet") // only the leader reads nodes
 }
 
 // keep stores what is left, and logs when nothing is left, for a user who runs the manager without a Deployment.

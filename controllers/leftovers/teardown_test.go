@@ -235,7 +235,7 @@ func TestOurConditionsAreTakenOffMachines(t *testing.T) {
 		{Type: clusterv1.MachineHealthCheckSucceededCondition}, {Type: mendv1.Remediation}, {Type: mendv1.SpareHostAvailable},
 	}
 	u, _, _ := teardownOf(t, nil, machine)
-	for _, left := range []string{"Machine ns/m: nobody would bring them up to date", "no replica that tears down"} {
+	for _, left := range []string{"Machine ns/m: no controller would update its conditions any more", "no replica in teardown"} {
 		if err := u.reconcile(t.Context(), left[0] == 'M'); err == nil || !strings.Contains(err.Error(), left) {
 			t.Errorf("left is %v, want %s", err, left)
 		}
@@ -274,7 +274,7 @@ func TestWhatIsLeft(t *testing.T) {
 		"a claim, until a reconcile finds none":                        {given: []client.Object{filtered}, left: "MachineHealthCheck ns/m"},
 		"not one of another manager's":                                 {given: []client.Object{filtered}, edit: func(u *Teardown) { u.WatchFilterValue = "ours" }},
 		"nor one of another namespace":                                 {given: []client.Object{filtered}, edit: func(u *Teardown) { u.Namespace = "elsewhere" }},
-		"unknown to who follows, if the leader does not tear down":     {follows: true, edit: heldBy("host_1"), left: "no replica that tears down is the leader"},
+		"unknown to who follows, if the leader does not tear down":     {follows: true, edit: heldBy("host_1"), left: "no replica in teardown is the leader"},
 		"what it sees itself, if the leader does; it knows no nodes":   {follows: true, edit: heldBy(signed + "host_2"), given: []client.Object{cluster}},
 		"also to who follows, what is on objects of this very cluster": {follows: true, edit: heldBy(signed + "host_2"), given: []client.Object{filtered}, left: "ns/m"},
 	} {

@@ -154,18 +154,18 @@ func inLoop(c *Case) rule.Blocker {
 	}
 	return rule.Blocker{
 		Detail: fmt.Sprintf("remediation %d since %s", loop.Times+1, stamp(loop.Since)), Until: until,
-		Text: fmt.Sprintf("It never had a node, nor had the Machines of %s %s that were remediated before it (%d since %s): "+
-			"each next one is replaced later", owner.Kind, owner.Name, loop.Times, stamp(loop.Since)),
+		Text: fmt.Sprintf("The machine never had a node, and neither had the Machines of %s %s that were remediated before it (%d since %s). "+
+			"kubemend waits longer before each replacement", owner.Kind, owner.Name, loop.Times, stamp(loop.Since)),
 		Fix: "Find out why Machines of " + owner.Kind + " " + owner.Name + " do not start; to have this one replaced now, mark it " +
 			"with the annotation " + clusterv1.RemediateMachineAnnotation,
 	}
 }
 
 func unreachable(c *Case) rule.Blocker {
-	fix := "See to the connection from the management cluster to the workload cluster"
+	fix := "Check the connection from the management cluster to the workload cluster"
 	switch c.plan.Reach.Reason {
 	case mendv1.KubeconfigRefusedReason:
-		fix = "Put the credentials and certificates themselves into the kubeconfig, and no path, program or proxy"
+		fix = "Put the credentials and certificates themselves into the kubeconfig, without paths, programs or a proxy"
 	case mendv1.ChangedReason:
 		fix = "Confirm the cluster that answers if it is the right one; else correct the kubeconfig or the load balancer"
 	}
@@ -177,10 +177,10 @@ func inCycle(c *Case) rule.Blocker {
 	b := rule.Blocker{
 		Detail: cycle, Until: cycleUntil(c.Target.Cycle), EndsWhen: cycle + " is over",
 		Object: rule.Ref{Kind: c.Target.Cycle.Kind, Namespace: c.Check.Namespace, Name: c.Target.Cycle.Name},
-		Text:   cycle + " is under way for the machine: nothing else is begun before it is over",
+		Text:   cycle + " is in progress for the machine: no other remediation starts before it is over",
 	}
 	if !c.Target.Cycle.DeletionTimestamp.IsZero() {
-		b.Fix = fmt.Sprintf("If it is not over soon, see why the finalizer of %s, which is being deleted, stays", cycle)
+		b.Fix = fmt.Sprintf("%s is being deleted. If that takes long, find out why its finalizer is not removed", cycle)
 	}
 	return b
 }
@@ -232,8 +232,8 @@ func (c *Case) noSpare() string {
 	if spare.Expected == 1 {
 		others = "machine that waits for a host may need it"
 	}
-	return fmt.Sprintf("No spare host is left for its replacement: of %d free %d %s, and %d other %s",
-		spare.Free, spare.Fit, fit, spare.Expected, others)
+	return fmt.Sprintf("No spare host is left for its replacement: %d of %d free %s, and %d other %s",
+		spare.Fit, spare.Free, fit, spare.Expected, others)
 }
 
 // arithmetic returns why too many or too few machines are unhealthy: the sentence of Cluster API with today's field name, and the counts.

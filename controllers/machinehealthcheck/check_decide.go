@@ -72,7 +72,7 @@ func allowed(facts *Facts, plan *Plan) metav1.Condition {
 	}
 	message := ""
 	if by := facts.Allowed; by != nil {
-		message = fmt.Sprintf("%s lets %s be unhealthy until %s", by.Ref, &by.MaxUnhealthy, stamp(by.Until))
+		message = fmt.Sprintf("%s allows %s to be unhealthy until %s", by.Ref, &by.MaxUnhealthy, stamp(by.Until))
 	}
 	if left := leftToCycles(plan); left != "" {
 		message = strings.TrimPrefix(message+". "+left, ". ")
@@ -86,13 +86,13 @@ func leftToCycles(plan *Plan) string {
 	for _, decision := range plan.Open {
 		target, state := decision.Target, decision.Verdict.State
 		if target.Cycle != nil && state == health.Unhealthy && !Deleting(target.Machine) {
-			left = append(left, fmt.Sprintf("%s to %s %s", target.Name, target.Cycle.Kind, target.Cycle.Name))
+			left = append(left, fmt.Sprintf("%s (%s %s)", target.Name, target.Cycle.Kind, target.Cycle.Name))
 		}
 	}
 	if len(left) == 0 {
 		return ""
 	}
-	return "Left to a power cycle that is under way: " + firstOf(left)
+	return "Power cycles that this check has not requested are in progress for " + firstOf(left)
 }
 
 // restriction returns the reason if the limits block an unhealthy machine or cannot be parsed; otherwise "". Pending machines often exceed
@@ -145,13 +145,13 @@ func reachText(facts *Facts, cond metav1.Condition) string {
 		return ""
 	}
 	message := "The workload cluster has been out of reach since " + stamp(cond.LastTransitionTime.Time) +
-		"; machines cannot be judged as far as their nodes are concerned, and nothing is started or ended because of them"
+		"; kubemend cannot judge nodes, so it starts and ends no remediation because of a node"
 	if facts.Outage.Changed != "" {
 		message = fmt.Sprintf("Cluster %s: %s. %s", facts.Check.Spec.ClusterName, facts.Outage.Changed, message)
 	}
 	if facts.Outage.Silent {
-		message = "The API server answers probes, and leaves other requests unanswered or answers them without end, " +
-			"so it is asked one at a time, after pauses. " + message
+		message = "The API server answers probes, but other requests get no answer or an endless one. " +
+			"kubemend sends one request at a time, with pauses. " + message
 	}
 	if facts.Outage.Refused != "" {
 		message = fmt.Sprintf("Secret %s-kubeconfig: %s. %s", facts.Check.Spec.ClusterName, facts.Outage.Refused, message)
@@ -175,9 +175,9 @@ func exclusiveTargets(facts *Facts) metav1.Condition {
 		}
 		acts := "each acts by its own rules and limits, and one remediation of a machine is in progress at a time"
 		if !other.Acting {
-			acts = "kubemend does not act on that check, and this one is older and acts on them"
+			acts = "kubemend does not act on that check; as this check is older, kubemend acts on these machines"
 			if other.Older {
-				acts = "kubemend does not act on that check, which is older, and leaves them alone"
+				acts = "kubemend does not act on that check; as that check is older, kubemend leaves these machines alone"
 			}
 			cond.Status, cond.Reason = metav1.ConditionFalse, mendv1.OverlapReason
 		}
@@ -213,7 +213,7 @@ func capacityBack(facts *Facts) (cond metav1.Condition, set bool) {
 	}
 	message := "The capacity of " + capacity.Target + " is not back"
 	if capacity.Missing > 1 {
-		message = fmt.Sprintf("The capacity of %d remediations is not back, for the longest time that of %s",
+		message = fmt.Sprintf("The capacity of %d remediations is not back. The longest wait is for %s",
 			capacity.Missing, capacity.Target)
 	}
 	if capacity.Message != "" {
@@ -257,8 +257,8 @@ func effective(facts *Facts) metav1.Condition {
 	}
 	if facts.Policy.Misjudges(facts.ClockAhead) {
 		flaw(string(ManagerClockWrong), "The clock of the manager differs from that of an API server, here or of Cluster "+
-			facts.Check.Spec.ClusterName+", by more than the shortest timeout of the check: no machine is judged before that ends. "+
-			"See kubemend_clock_error_seconds for which clock is wrong, and set it")
+			facts.Check.Spec.ClusterName+", by more than the shortest timeout of the check: kubemend judges no machine until the clocks agree. "+
+			"Find out from kubemend_clock_error_seconds which clock is wrong, and set it")
 	}
 	switch len(lines) {
 	case 0:

@@ -203,15 +203,15 @@ func TestWhatTheConditionRemediationSays(t *testing.T) {
 		askedOwner   = "Its owner, MachineSet ms, was asked to remediate it"
 		ownerAsked   = "True OwnerAsked: " + askedOwner
 		ownerRefuses = "False CannotBeRemediated: Its owner, MachineSet ms, cannot remediate it: the condition OwnerRemediated says why"
-		ownerMissing = "False NoOwner: Its owner is to remediate it, and it has none: see to it by hand" +
-			". To do: Delete it by hand, or give the check a template"
-		requestMade = "True RemediationRequested: Metal3Remediation a is under way for the machine"
+		ownerMissing = "False NoOwner: The check asks the owner of a machine to remediate it, and this machine has no owner" +
+			". To do: Repair or delete it by hand, or give the check a template"
+		requestMade = "True RemediationRequested: Metal3Remediation a is in progress for the machine"
 		inWay       = "False RequestInTheWay: Metal3Remediation req exists and was not made by this MachineHealthCheck" +
-			". To do: Find out who made it and whether it is still needed; when it is gone, one is made"
-		byAnother  = "True RemediationUnderWay: HostRemediation x is under way for the machine: nothing else is begun before it is over"
+			". To do: Find out who made it and whether it is still needed. When it is gone, kubemend makes its own"
+		byAnother  = "True RemediationUnderWay: HostRemediation x is in progress for the machine: no other remediation starts before it is over"
 		manyFailed = "Too many machines are not healthy: the condition RemediationAllowed of MachineHealthCheck check has the numbers"
 		updates    = "False MachineBeingUpdated: * The machine is being updated in place (its condition Updating is True): " +
-			"it is left alone, unless a person marks it with the annotation cluster.x-k8s.io/remediate-machine\n* " + manyFailed
+			"kubemend does not remediate it, unless a person marks it with the annotation cluster.x-k8s.io/remediate-machine\n* " + manyFailed
 		noSpare = "False NoSpareHost: It waits until a free host fits its replacement: the condition SpareHostAvailable says what is free" +
 			". This ends at 2026-01-01T12:59:00Z at the latest"
 		noTemplate = "False RemediationTemplateNotFound: No request can be made: it is gone" +
@@ -252,7 +252,7 @@ func TestWhatTheConditionRemediationSays(t *testing.T) {
 		"which is said once":                                       {facts(bad(ofSet, asked, before)), stands},
 		"also with its record":                                     {facts(bad(ofSet, asked, told("True", "OwnerAsked", askedOwner+recorded+"a@1"))), stands},
 		"and with nothing else":                                    {facts(bad(ofSet, asked, told("True", "OwnerAsked", askedOwner+": and more"))), ownerAsked},
-		"one that says so in the older condition alone":            {facts(bad(ofSet, asked, older)), ownerAsked + ". It says: later"},
+		"one that says so in the older condition alone":            {facts(bad(ofSet, asked, older)), ownerAsked + ". The owner says: later"},
 		"one that cannot remediate it":                             {facts(bad(ofSet, refuses)), ownerRefuses},
 		"none that could":                                          {facts(bad(unowned)), ownerMissing},
 		"a request is made":                                        {byRequests(bad()), requestMade},

@@ -262,7 +262,7 @@ func blockedNext(facts *Facts, target *explain.Target, within *explain.Blocker) 
 	case len(target.Blockers) == 0:
 		return explain.Step{}
 	case within != nil: // no timeout is running
-		text := "nothing counts before its node appears: spec.checks.nodeStartupTimeoutSeconds is 0"
+		text := "no timeout runs before its node appears: spec.checks.nodeStartupTimeoutSeconds is 0"
 		return explain.Step{Reason: explain.WithinTimeout, Text: text}
 	}
 	first := &target.Blockers[0]
@@ -299,7 +299,7 @@ func ownerNext(machine *Target) explain.Step {
 	case reason == clusterv1.MachineSetMachineRemediationDeferredReason:
 		return explain.Step{Reason: reason, Text: fmt.Sprintf("%s tries again by itself (%s)", owner, reason)}
 	case reason == clusterv1.MachineSetMachineCannotBeRemediatedReason:
-		text := fmt.Sprintf("end what keeps %s from replacing the machine, or replace it by hand", owner)
+		text := fmt.Sprintf("remove what keeps %s from replacing the machine, or replace it by hand", owner)
 		return explain.Step{Reason: reason, Manual: true, Text: text}
 	default:
 		return explain.Step{Reason: explain.OwnerActs, Text: fmt.Sprintf("%s goes on (%s)", owner, reason)}

@@ -89,9 +89,9 @@ func TestWhatComesNextForAMachine(t *testing.T) {
 		"its owner has put it off": {aCheck(a("m", health.Unhealthy, owner, answered(deferred, "* Two are\n  too many."))),
 			"MachineSet owner tries again by itself (RemediationDeferred)", false},
 		"its owner cannot": {aCheck(a("m", health.Unhealthy, owner, answered(cannot, ""))),
-			"end what keeps MachineSet owner from replacing the machine, or replace it by hand", true},
-		"no owner can be asked":     {aCheck(a("m", health.Unhealthy, withoutOwner)), "Delete it by hand, or give the check a template", true},
-		"no owner was there to ask": {aCheck(a("m", health.Unhealthy, withoutOwner, askedOwner)), "Delete it by hand, or give the check a template", true},
+			"remove what keeps MachineSet owner from replacing the machine, or replace it by hand", true},
+		"no owner can be asked":     {aCheck(a("m", health.Unhealthy, withoutOwner)), "Repair or delete it by hand, or give the check a template", true},
+		"no owner was there to ask": {aCheck(a("m", health.Unhealthy, withoutOwner, askedOwner)), "Repair or delete it by hand, or give the check a template", true},
 		"its request is answered": {aCheck(a("m", health.Unhealthy, owner, requestedBy("check", "check-uid"))).external(),
 			"Metal3Remediation ns/m goes on; the request is deleted as soon as the machine is healthy", false},
 		"its owner was asked, and has put it off": {
@@ -115,9 +115,9 @@ func TestWhatComesNextForAMachine(t *testing.T) {
 		"it is healthy and being deleted": {aCheck(a("m", health.Healthy, owner, beingDeleted)), "", false},
 		"no timeout runs for it":          {aCheck(a("m", health.Pending, owner)).limited("100%"), "", false},
 		"it is core's, and its first node may take for ever": {aCheck(a("m", health.Starting, owner)).limited("100%").with(unclaimed),
-			"nothing counts before its node appears: spec.checks.nodeStartupTimeoutSeconds is 0", false},
+			"no timeout runs before its node appears: spec.checks.nodeStartupTimeoutSeconds is 0", false},
 		"its first node may take for ever": {aCheck(a("m", health.Starting, owner)),
-			"nothing counts before its node appears: spec.checks.nodeStartupTimeoutSeconds is 0", false},
+			"no timeout runs before its node appears: spec.checks.nodeStartupTimeoutSeconds is 0", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if next := explanationOf(tc.given).Targets[0].Next; next.Text != tc.want || next.Manual != tc.person {

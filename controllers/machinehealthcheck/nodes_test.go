@@ -247,7 +247,7 @@ func TestACheckSaysThatItsClusterAnswersProbesAlone(t *testing.T) {
 	w.view = workload.View{Link: workload.Down, Silent: true}
 	p := decide(w)
 	c := p.Reach
-	if c.Status != metav1.ConditionFalse || c.Reason != mendv1.UnreachableReason || !strings.HasPrefix(c.Message, "The API server answers probes, and leaves other requests unanswered") {
+	if c.Status != metav1.ConditionFalse || c.Reason != mendv1.UnreachableReason || !strings.HasPrefix(c.Message, "The API server answers probes, but other requests get no answer") {
 		t.Errorf("WorkloadClusterReachable is %s %s: %s", c.Status, c.Reason, c.Message)
 	}
 	w.Now, w.before.reach = w.Now.Add(time.Minute), p.Reach

@@ -91,7 +91,7 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 	if s.Decisions[0].Starts() || !s.Decisions[1].Starts() || s.Population.InFlight != 1 {
 		t.Errorf("beside the power cycle %d begin, and it takes %d places", starts(s), s.Population.InFlight)
 	}
-	if c := s.Allowed; !strings.Contains(c.Message, "m to HostRemediation by-hand") {
+	if c := s.Allowed; !strings.Contains(c.Message, "m (HostRemediation by-hand)") {
 		t.Errorf("the check says %q", c.Message)
 	}
 	is := seen(w, s, w.Targets[0])

@@ -65,7 +65,7 @@ var rules = slices.Concat([]Rule{
 			return rule.Blocker{
 				EndsWhen: "the control plane of Cluster " + c.Check.Spec.ClusterName + " is initialized",
 				Text: "The control plane of Cluster " + c.Check.Spec.ClusterName + " is not initialized: " +
-					"machines that are not part of it are not judged before",
+					"kubemend judges only control plane machines until it is",
 			}
 		},
 	},
@@ -75,7 +75,7 @@ var rules = slices.Concat([]Rule{
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
 				EndsWhen: "the infrastructure of Cluster " + c.Check.Spec.ClusterName + " is ready",
-				Text:     "The infrastructure of Cluster " + c.Check.Spec.ClusterName + " is not ready: no machine is judged before",
+				Text:     "The infrastructure of Cluster " + c.Check.Spec.ClusterName + " is not ready: kubemend judges no machine until it is",
 			}
 		},
 	},
@@ -90,8 +90,8 @@ var rules = slices.Concat([]Rule{
 			return rule.Blocker{
 				Detail: c.ClockAhead.Abs().String() + direction, EndsWhen: "the clocks agree",
 				Text: "The clock of the manager differs from that of an API server by more than the shortest timeout of the check: " +
-					"no machine is judged before that ends",
-				Fix: "See kubemend_clock_error_seconds for which clock is wrong, and set it",
+					"kubemend judges no machine until the clocks agree",
+				Fix: "Find out from kubemend_clock_error_seconds which clock is wrong, and set it",
 			}
 		},
 	},
@@ -108,9 +108,9 @@ var rules = slices.Concat([]Rule{
 			return (c.Verdict.State == health.Unknown || c.Verdict.State == health.Starting) && c.Verdict.Doubted(health.NotSincePause)
 		},
 		Words: func(c *Case) rule.Blocker {
-			text := "It waits for Cluster API to reconcile the machine after the pause: its conditions were written before"
+			text := "kubemend waits for Cluster API to reconcile the machine after the pause, because its conditions may be outdated"
 			if c.Mode >= Observed { // no deadline: only core writes newer conditions
-				text += ". If that takes longer than a minute, see whether Cluster API core runs"
+				text += ". If that takes longer than a minute, check whether Cluster API core runs"
 			}
 			return rule.Blocker{Text: text, EndsWhen: "Cluster API sets the condition Paused of the machine to False"}
 		},
@@ -123,7 +123,7 @@ var rules = slices.Concat([]Rule{
 				return rule.Blocker{Detail: "Node " + other.Name, Text: other.Text()}
 			}
 			node := "Node " + c.Target.Health.NodeName
-			text := node + " is not in the cache, and the workload cluster could not be asked whether it exists"
+			text := node + " is not in the cache, and the API server of the workload cluster has not answered whether it exists"
 			return rule.Blocker{Detail: node, Text: text}
 		},
 	},
@@ -143,7 +143,7 @@ var rules = slices.Concat([]Rule{
 		Words: func(c *Case) rule.Blocker {
 			b := rule.Blocker{
 				EndsWhen: "its update is over, or has made no progress for two hours",
-				Text: "The machine is being updated in place (its condition Updating is True): it is left alone, " +
+				Text: "The machine is being updated in place (its condition Updating is True): kubemend does not remediate it, " +
 					"unless a person marks it with the annotation " + clusterv1.RemediateMachineAnnotation,
 			}
 			if until := health.UpdatingUntil(c.Target.Machine, c.Now); c.Now.Before(until) {
@@ -158,8 +158,8 @@ var rules = slices.Concat([]Rule{
 			return !c.Template.External && !owned(c.Target.Machine) && c.Verdict.State != health.Healthy && !Deleting(c.Target.Machine)
 		},
 		Words: says(rule.Blocker{
-			Text: "Its owner is to remediate it, and it has none: see to it by hand",
-			Fix:  "Delete it by hand, or give the check a template",
+			Text: "The check asks the owner of a machine to remediate it, and this machine has no owner",
+			Fix:  "Repair or delete it by hand, or give the check a template",
 		}),
 	},
 	{
@@ -169,7 +169,7 @@ var rules = slices.Concat([]Rule{
 			name := "BareMetalHost " + c.Target.Host.Name
 			return rule.Blocker{
 				Text:   name + " is externally provisioned: its owner could not provision another machine on it",
-				Fix:    "See to the host by hand, or give the check a template for power cycles",
+				Fix:    "Repair the host by hand, or give the check a template for power cycles",
 				Detail: name,
 			}
 		},
@@ -178,8 +178,8 @@ var rules = slices.Concat([]Rule{
 		Reason: HostPaused, asked: unlessBegun,
 		When: func(c *Case) bool { return !c.Template.External && c.Target.Host != nil && c.Target.Host.Paused },
 		Words: says(rule.Blocker{
-			Text:     "Its Metal3Machine is paused: nothing new is begun for it",
-			EndsWhen: "the annotation " + clusterv1.PausedAnnotation + " is removed from it",
+			Text:     "Its Metal3Machine is paused: kubemend starts no remediation",
+			EndsWhen: "the annotation " + clusterv1.PausedAnnotation + " is removed from the Metal3Machine",
 		}),
 	},
 	{
@@ -194,8 +194,8 @@ var rules = slices.Concat([]Rule{
 		},
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
-				Reason: NotRead, Text: "Which power cycles are in progress, or on which hosts, is not known", Until: c.unreadUntil(),
-				EndsWhen: "they can be read, or " + CyclesUnreadFor.String() + " after that first failed",
+				Reason: NotRead, Text: "kubemend cannot read the power cycles in progress, or the host of the machine", Until: c.unreadUntil(),
+				EndsWhen: "kubemend can read them, or " + CyclesUnreadFor.String() + " after the first failed attempt",
 			}
 		},
 	},
@@ -213,18 +213,18 @@ var rules = slices.Concat([]Rule{
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
 				Detail: "Node " + c.Target.Health.NodeName + " is Ready",
-				Text: "Its node is Ready, which contradicts the failure that its provider once wrote: " +
-					"of such machines one is remediated at a time, the next when the capacity of the one before is back",
-				Fix: "See why the provider wrote it, such as a wrong credential. If the machine is to be replaced all the same, " +
+				Text: "The provider of the machine reported a final failure, but the node is Ready. kubemend remediates such machines " +
+					"one at a time, and the next one only when the capacity of the previous one is back",
+				Fix: "Find out why the provider reported it, such as a wrong credential. To have the machine replaced anyway, " +
 					"mark it with the annotation " + clusterv1.RemediateMachineAnnotation,
-				EndsWhen: "the capacity of " + cmp.Or(c.Capacity.Target, "the machine before") + " is back",
+				EndsWhen: "the capacity of " + cmp.Or(c.Capacity.Target, "the previous machine") + " is back",
 			}
 		},
 	},
 	{
 		Reason: JustSeen, asked: ofAll, When: putOffFor(JustSeen),
-		Words: whilePutOff("It may be the first of many machines that fail, or recover, in the same moment",
-			"the changes that come with it have been seen"),
+		Words: whilePutOff("kubemend waits "+Settling.String()+", because more machines may fail or recover at the same moment",
+			"kubemend has seen the other changes"),
 	},
 	{
 		Reason: OtherCheckUnheard, asked: ofAll, When: putOffFor(OtherCheckUnheard),
@@ -233,8 +233,8 @@ var rules = slices.Concat([]Rule{
 	},
 	{
 		Reason: OtherCheckGoesFirst, asked: ofAll, When: putOffFor(OtherCheckGoesFirst),
-		Words: whilePutOff("This check could not begin the remediation when it tried, and lets another check go first that finds the "+
-			"machine unhealthy as well", "a minute has passed since it tried"),
+		Words: whilePutOff("The last attempt of this check to start the remediation failed. Another check that finds the machine "+
+			"unhealthy may start first", "a minute has passed since that attempt"),
 	},
 	{
 		Reason: ClusterNotFound, asked: ofLimits,
@@ -291,7 +291,7 @@ var rules = slices.Concat([]Rule{
 			return rule.Blocker{
 				Text: c.foreignRequest(c.Target), Detail: c.Template.Kind + " " + c.Target.Request.Name,
 				Object: rule.Ref{Kind: c.Template.Kind, Namespace: c.Check.Namespace, Name: c.Target.Request.Name},
-				Fix:    "Find out who made it and whether it is still needed; when it is gone, one is made",
+				Fix:    "Find out who made it and whether it is still needed. When it is gone, kubemend makes its own",
 			}
 		},
 	},
@@ -319,7 +319,7 @@ var rules = slices.Concat([]Rule{
 			if c.Explains { // the reader may lack the right to read them
 				return rule.Unreadable(c.Template.Kind)
 			}
-			return rule.Blocker{Reason: NotRead, Text: "Which remediation requests exist is not known"}
+			return rule.Blocker{Reason: NotRead, Text: "kubemend has not been able to list the remediation requests"}
 		},
 	},
 	{

@@ -123,7 +123,7 @@ func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 	c := ConditionOf(statusAfter(w, decide(w), nil), mendv1.TargetsExclusive)
 	want := "* 1 of 2 targets are selected by MachineHealthCheck newer too: each acts by its own rules and limits, and one remediation " +
 		"of a machine is in progress at a time\n" +
-		"* 1 of 2 targets are selected by MachineHealthCheck older too: kubemend does not act on that check, which is older, and leaves them alone"
+		"* 1 of 2 targets are selected by MachineHealthCheck older too: kubemend does not act on that check; as that check is older, kubemend leaves these machines alone"
 	if c.Status != metav1.ConditionFalse || c.Message != want {
 		t.Errorf("got %s %q\nwant False %q", c.Status, c.Message, want)
 	}
@@ -199,7 +199,7 @@ func TestACheckSaysWhichCapacityIsNotBack(t *testing.T) {
 		{Capacity{Known: true}, ""},
 		{one, "False NoHost: The capacity of Machine w7 is not back: No host fits Machine w17"},
 		{Capacity{}, "False NoHost: The capacity of Machine w7 is not back: No host fits Machine w17"}, // after a restart
-		{two, "False NoHost: The capacity of 2 remediations is not back, for the longest time that of Machine w7: No host fits Machine w17"},
+		{two, "False NoHost: The capacity of 2 remediations is not back. The longest wait is for Machine w7: No host fits Machine w17"},
 		{brief, "False NoHost: The capacity of Machine w7 is not back"},
 		{Capacity{Known: true}, "True CapacityBack: "},
 		{Capacity{}, "True CapacityBack: "},

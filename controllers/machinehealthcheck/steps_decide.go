@@ -283,16 +283,16 @@ func inProgress(facts *Facts, decision *Decision) metav1.Condition {
 	case byOwner:
 		text := "Its owner, " + owner.Kind + " " + owner.Name + ", was asked to remediate it"
 		if answer := olderAnswer(target.Machine); answer != nil && OwnerAnswer(target.Machine) == "" {
-			text += ". It says: " + cmp.Or(answer.Message, answer.Reason)
+			text += ". The owner says: " + cmp.Or(answer.Message, answer.Reason)
 		}
 		if silent := target.silentFrom(); decision.InFlight && !silent.IsZero() && !facts.Now.Before(silent) {
 			return condition(mendv1.Remediation, metav1.ConditionFalse, mendv1.OwnerSilentReason,
-				text+". It has not for an hour, and others go on: see to the machine by hand, or give the check a template")
+				text+". The owner has not acted for an hour; the machine blocks no other: repair or delete it by hand, or give the check a template")
 		}
 		return condition(mendv1.Remediation, metav1.ConditionTrue, mendv1.OwnerAskedReason, text)
 	}
 	return condition(mendv1.Remediation, metav1.ConditionTrue, mendv1.RequestedReason, // the request has the Machine's name
-		facts.Template.Kind+" "+target.Name+" is under way for the machine")
+		facts.Template.Kind+" "+target.Name+" is in progress for the machine")
 }
 
 // blockedCondition returns the condition that lists the blockers; zero if they end in a moment. A pending machine reports only its timeout:

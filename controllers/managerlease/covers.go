@@ -38,7 +38,7 @@ func (m Manager) StandsOff(obj client.Object, cluster *clusterv1.Cluster) Off {
 		return Off{Reason: "NotRunning", Because: fmt.Sprintf("the one in %s is gone since %s", m.Namespace, m.Gone.UTC().Format(time.RFC3339))}
 	case m.Unverified != "":
 		return Off{Reason: unverified,
-			Because: fmt.Sprintf("whether the lease in %s is a manager's cannot be seen (%s)", m.Namespace, m.Unverified)}
+			Because: fmt.Sprintf("it is not known whether the lease in %s belongs to a manager (%s)", m.Namespace, m.Unverified)}
 	case len(m.Within) > 0 && !slices.Contains(m.Within, obj.GetNamespace()):
 		return Off{Reason: "OtherRights", Fix: startAnother,
 			Because: fmt.Sprintf("the one in %s has rights in namespace %s alone", m.Namespace, strings.Join(m.Within, ", "))}

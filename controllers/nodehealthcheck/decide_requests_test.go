@@ -162,14 +162,14 @@ func TestTheAnswerOfAnEscalation(t *testing.T) {
 	}{
 		"not asked":        {two, escalation.Decision{}, ""},
 		"none":             {ladderOf(), escalation.Decision{Do: escalation.Exhausted, Reason: escalation.NoTemplateLeft}, "The check names no template"},
-		"at work":          {two, escalation.Decision{Reason: escalation.InProgress, Expires: expires}, a + " is waited for until 2026-01-01T12:04:00Z"},
-		"at work, no end":  {two, escalation.Decision{Reason: escalation.InProgress}, a + " is waited for"},
+		"at work":          {two, escalation.Decision{Reason: escalation.InProgress, Expires: expires}, "Waiting for " + a + " until 2026-01-01T12:04:00Z"},
+		"at work, no end":  {two, escalation.Decision{Reason: escalation.InProgress}, "Waiting for " + a},
 		"too late":         {two, escalation.Decision{Do: escalation.GiveUp, Reason: escalation.TimedOut}, a + " did not bring the node back within 5m0s"},
 		"the next":         {two, escalation.Decision{Do: escalation.Start, Step: 1, Reason: escalation.NextStep}, a + " was given up, " + b + " is next"},
-		"alone":            {single, escalation.Decision{Reason: escalation.InProgress}, a + " is waited for, without end"},
-		"alone, succeeded": {single, escalation.Decision{Reason: escalation.AwaitingNode}, a + " says that it has succeeded, the node is waited for"},
+		"alone":            {single, escalation.Decision{Reason: escalation.InProgress}, "Waiting for " + a + ", which has no timeout"},
+		"alone, succeeded": {single, escalation.Decision{Reason: escalation.AwaitingNode}, a + " says that it has succeeded, waiting for the node"},
 		"one is passed over": {
-			two, escalation.Decision{Do: escalation.Start, Step: 1, Reason: passedOver}, a + " cannot be about the node, " + b + " is next",
+			two, escalation.Decision{Do: escalation.Start, Step: 1, Reason: passedOver}, a + " cannot be used for this node, " + b + " is next",
 		},
 	} {
 		must.Is(t, tc.want, EscalationText(tc.facts, tc.answer), "%s:", name)

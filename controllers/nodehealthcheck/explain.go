@@ -45,7 +45,7 @@ func NodeCheck(f *Facts, p *Plan) *explain.Check {
 		return c
 	}
 	c.Counts = p.Population
-	c.Next = explain.Sooner(explain.Step{At: f.Retry, Reason: explain.ReadAgain, Text: "what could not be read is looked for again"},
+	c.Next = explain.Sooner(explain.Step{At: f.Retry, Reason: explain.ReadAgain, Text: "kubemend tries again to read what it could not read"},
 		explain.Step{At: p.Storm.Recheck, Reason: explain.CooldownEnds, Text: StormEnds})
 	for i := range f.Nodes {
 		target := nodeTarget(f, p, i)
@@ -142,7 +142,7 @@ func nodeNext(f *Facts, n *Node, d *Decision, target *explain.Target) explain.St
 	case d.ends():
 		return explain.Step{Reason: explain.RequestsDeleted, Text: "kubemend deletes its requests"}
 	case d.Missing && !n.Remediated():
-		return explain.Step{At: d.MissedSince.Add(controlplane.ReplacementPatience), Reason: explain.NodeStaysAway, Text: "it counts no more"}
+		return explain.Step{At: d.MissedSince.Add(controlplane.ReplacementPatience), Reason: explain.NodeStaysAway, Text: "the limits ignore it"}
 	case target.InFlight:
 		text := fmt.Sprintf("%s goes on; it is deleted when the node is healthy", target.Requests[0])
 		return explain.Step{Reason: explain.RemediatorActs, Text: text}
@@ -208,7 +208,7 @@ func (p *Plan) Report(f *Facts, i int) string {
 	}
 	add(d.fateOfRequests(f, n))
 	if d.Missing && !n.Remediated() {
-		add("A remediation took the node away, and no new one has come in its place")
+		add("A remediation has deleted the node, and no new node has replaced it yet")
 	}
 	for j := range n.Requests {
 		for _, text := range n.Requests[j].report() {
@@ -222,11 +222,11 @@ func (p *Plan) Report(f *Facts, i int) string {
 func (d *Decision) fateOfRequests(f *Facts, n *Node) string {
 	switch {
 	case len(n.Unseen) > 0:
-		return "What has become of its requests cannot be read"
+		return "Its requests cannot be read, so their progress is not known"
 	case d.ends() && !n.Exists():
 		return "The node is gone, its requests are deleted"
 	case d.ends() && d.Verdict.State == health.Unhealthy:
-		return "The remediation has succeeded, and the node has become unhealthy once more: its request is deleted, and it begins anew"
+		return "The node is unhealthy again after a successful remediation: kubemend deletes the request and makes a new one"
 	case d.ends():
 		return "The node is healthy, its requests are deleted"
 	case d.Delayed && f.healthyDelay() < 0:
@@ -265,26 +265,26 @@ func (r *Request) report() []string {
 var escalationTexts = map[string]string{
 	escalation.FirstStep:        "{step} is the first step",
 	escalation.NextStep:         "{before} was given up, {step} is next",
-	passedOver:                  "{before} cannot be about the node, {step} is next",
-	noneFits:                    "None of the templates that are left can be about the node",
-	escalation.Vanished:         "The request of {step} was deleted, it is made again",
-	escalation.NotMade:          "The request of {step} could not be made, it is tried again",
-	escalation.InProgress:       "{step} is waited for{until}",
-	escalation.AwaitingNode:     "{step} says that it has succeeded, the node is waited for{until}",
-	escalation.AwaitingDeletion: "The request of {step} is being deleted, it is made again when it is gone",
+	passedOver:                  "{before} cannot be used for this node, {step} is next",
+	noneFits:                    "None of the remaining templates can be used for this node",
+	escalation.Vanished:         "The request of {step} was deleted, kubemend makes it again",
+	escalation.NotMade:          "The request of {step} could not be made, kubemend tries again",
+	escalation.InProgress:       "Waiting for {step}{until}",
+	escalation.AwaitingNode:     "{step} says that it has succeeded, waiting for the node{until}",
+	escalation.AwaitingDeletion: "The request of {step} is being deleted, kubemend makes a new one when it is gone",
 	escalation.ToldToStop:       "{step} was notified to stop, though not by this check; delete its request to have it tried again",
 	escalation.Failed:           "{step} says that it has failed",
 	escalation.Stopped:          fmt.Sprintf("{step} stopped %s ago or longer and does not say whether it succeeded", escalation.StoppedFor),
 	escalation.TimedOut:         "{step} did not bring the node back within {timeout}",
 	escalation.NeverMade:        "{step} could not be requested within {timeout}",
-	escalation.NotNotified:      "{step} was given up, and does not know of it",
+	escalation.NotNotified:      "{step} was given up, but its remediator has not been notified to stop",
 	escalation.NoTemplateLeft:   "{step} was given up, and no template is left to try",
 }
 
 var singleTexts = map[string]string{
 	escalation.Failed:     "{step} says that it has failed, and the check names no other template",
 	escalation.Stopped:    "{step} has stopped, and the check names no other template",
-	escalation.InProgress: "{step} is waited for, without end",
+	escalation.InProgress: "Waiting for {step}, which has no timeout",
 }
 
 // EscalationText says what the escalation has decided, and why; empty if there is no decision.

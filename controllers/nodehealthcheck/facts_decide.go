@@ -261,10 +261,10 @@ func (d Disabled) Is() bool { return d.Reason != "" }
 
 // fixes has what a user can do about each reason. The reason is enough: it may come from a condition that another process has written.
 var fixes = map[string]string{
-	nhcv1.ConflictReason:          "delete the MachineHealthChecks of OpenShift but the one that it brings along",
+	nhcv1.ConflictReason:          "delete the MachineHealthChecks of OpenShift, except the one that OpenShift creates",
 	nhcv1.TemplateNotFoundReason:  "make the template, or have the check name one that is there",
 	nhcv1.TemplateInvalidReason:   "fix the template, or have the check name another one",
-	nhcv1.TemplateForbiddenReason: "bind the rights that the remediator's ClusterRole is to bring",
+	nhcv1.TemplateForbiddenReason: "install the remediator's ClusterRole that allows kubemend to read its kinds",
 	nhcv1.SelectorInvalidReason:   "fix spec.selector",
 	nhcv1.InvalidLimitReason:      "fix spec.minHealthy or spec.maxUnhealthy",
 }
@@ -299,8 +299,8 @@ func TemplateInvalid(t *Template, err error) Disabled {
 // TemplateForbidden disables a check if the manager may not read kind, the kind of a template or of its requests.
 func TemplateForbidden(t *Template, kind string, err error) Disabled {
 	return Disabled{Reason: nhcv1.TemplateForbiddenReason, Message: fmt.Sprintf(
-		"%s may not be read: a ClusterRole with the label rbac.ext-remediation/aggregate-to-ext-remediation: \"true\" has to allow it, "+
-			"as the remediator brings one: %q",
+		"kubemend may not read %s. Install the remediator's ClusterRole that allows it, with the label "+
+			"rbac.ext-remediation/aggregate-to-ext-remediation: \"true\": %q",
 		kind, t.Place()+": "+innermost(err))}
 }
 

@@ -301,7 +301,7 @@ func (t *Template) Unsuitable(n *Node) (Reason, string) {
 	case n.Machine.There():
 		namespace = n.Machine.Object.Namespace
 	case namespace == "" || t.Request.Group != infrastructureGroup:
-		return TemplateOfMachines, t.Request.Kind + " is about Machines of Cluster API, and the node belongs to none of this cluster"
+		return TemplateOfMachines, t.Request.Kind + " remediates Machines of Cluster API, and this node has no Machine in this cluster"
 	}
 	return TemplateElsewhere, fmt.Sprintf(
 		"%s must be in the %s namespace, that of the Machine. It is configured to be in namespace: %s", t.Kind, namespace, t.Namespace)

@@ -148,7 +148,7 @@ func (n *reports) outcome(state *observed, o *outcome) {
 	}
 	if apierrors.IsForbidden(o.notNotified) { // other errors may be over soon
 		n.eventOnce(name+"/notNotified", o.n, recorder.Warning(nhcv1.EventRequestFailed, "Escalate",
-			"The next step for node %s does not start, since the remediator before cannot be notified to stop: %v", name, o.notNotified))
+			"The next step for node %s does not start, since the previous remediator cannot be notified to stop: %v", name, o.notNotified))
 	}
 	if o.Verdict.State != health.Unhealthy {
 		return

@@ -48,7 +48,7 @@ var rules = []Rule{
 		Reason: "ManagerClockWrong", Event: skipped, asked: always,
 		When:    func(c *Case) bool { return c.f.Policy.Misjudges(c.f.ClockAhead) },
 		Message: skippedOn + "the clock of the manager differs from the API server's by more than the shortest duration of the check",
-		Fix:     "see kubemend_clock_error_seconds for which clock is wrong, and set it", EndsWhen: "the clocks agree",
+		Fix:     "find out from kubemend_clock_error_seconds which clock is wrong, and set it", EndsWhen: "the clocks agree",
 		Again: func(c *Case) time.Time { return c.f.Now.Add(clockAgain) },
 	},
 	{
@@ -151,8 +151,8 @@ var rules = []Rule{
 		Reason: TemplateOfMachines, Event: skipped, asked: ofStep,
 		When:    func(c *Case) bool { return c.unsuitable() == TemplateOfMachines },
 		Object:  func(c *Case) rule.Ref { return c.template().Ref() },
-		Message: skippedBecause + "{HostRemediation is about Machines of Cluster API, and the node belongs to none of this cluster}",
-		Why:     (*Case).whyUnsuitable, Fix: "have the check name a template that is about this node",
+		Message: skippedBecause + "{HostRemediation remediates Machines of Cluster API, and this node has no Machine in this cluster}",
+		Why:     (*Case).whyUnsuitable, Fix: "have the check name a template that can be used for this node",
 	},
 	{
 		Reason: TemplateElsewhere, Event: skipped, asked: ofStep,
@@ -239,7 +239,7 @@ var rules = []Rule{
 		Until:   func(c *Case) time.Time { return c.p.Storm.Recheck }, EndsWhen: "{the cooldown after the storm is over}",
 		Why: func(c *Case) string {
 			if c.p.Storm.Recheck.IsZero() { // the storm goes on
-				return "the storm is over, and the cooldown after it"
+				return "the storm and the cooldown after it are over"
 			}
 			return StormEnds
 		},
@@ -302,7 +302,7 @@ var rules = []Rule{
 	{
 		Reason: EtcdUnread, Event: skipped, asked: ofControlPlane,
 		When:    func(c *Case) bool { return c.etcd() == EtcdUnread },
-		Message: quorumLoss + "OpenShift's etcd could not be asked", EndsWhen: membersReturn, Again: inAMinute,
+		Message: quorumLoss + "objects in namespace openshift-etcd could not be read", EndsWhen: membersReturn, Again: inAMinute,
 	},
 	{
 		Reason: EtcdBudgets, Event: skipped, asked: ofControlPlane,
@@ -323,10 +323,10 @@ var rules = []Rule{
 	{
 		Reason: "RequestDeleted", asked: beforeNext,
 		When:    func(c *Case) bool { return c.n.Loop.Times <= 1 && c.f.Now.Before(c.remadeAt()) },
-		Message: "The request for node {node} was deleted{why}, it is made again a minute after it was made first",
+		Message: "The request for node {node} was deleted{why}. kubemend makes it again, at the earliest one minute after it was made first",
 		Why: func(c *Case) string {
 			if c.f.Now.Before(c.n.LoopAwaited) {
-				return ", and how often before is not known yet, as the manager has just started; at the earliest"
+				return "; the manager has just started and does not know yet how often that has happened before"
 			}
 			return " a moment ago"
 		},
@@ -335,7 +335,7 @@ var rules = []Rule{
 	{
 		Reason: "RemediationLoop", Event: skipped, asked: beforeNext,
 		When:    func(c *Case) bool { return c.n.Loop.Times > 1 && c.f.Now.Before(c.remadeAt()) },
-		Message: skippedBecause + "its request was deleted again and again, {3 times since 12:00}: the next one is made later each time",
+		Message: skippedBecause + "its request was deleted again and again, {3 times since 12:00}: kubemend waits longer before each new request",
 		Why: func(c *Case) string {
 			return fmt.Sprintf("%d times since %s", c.n.Loop.Times, c.n.Loop.Since.UTC().Format(time.RFC3339))
 		},

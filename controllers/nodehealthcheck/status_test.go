@@ -169,10 +169,10 @@ func TestADisabledCheckNamesTheTemplateAndItsStep(t *testing.T) {
 		},
 		"a kind of requests that may not be read": {
 			refTo("Replace", "replace"),
-			`Replace may not be read: a ClusterRole with the label rbac.ext-remediation/aggregate-to-ext-remediation: "true" has to allow it, ` +
-				`as the remediator brings one: "ReplaceTemplate remediators/replace: Replace.remediator.example.org is forbidden: <nil>"`,
-			`Replace may not be read: a ClusterRole with the label rbac.ext-remediation/aggregate-to-ext-remediation: "true" has to allow it, ` +
-				`as the remediator brings one: "ReplaceTemplate remediators/replace (order 1): Replace.remediator.example.org is forbidden: <nil>"`,
+			`kubemend may not read Replace. Install the remediator's ClusterRole that allows it, with the label ` +
+				`rbac.ext-remediation/aggregate-to-ext-remediation: "true": "ReplaceTemplate remediators/replace: Replace.remediator.example.org is forbidden: <nil>"`,
+			`kubemend may not read Replace. Install the remediator's ClusterRole that allows it, with the label ` +
+				`rbac.ext-remediation/aggregate-to-ext-remediation: "true": "ReplaceTemplate remediators/replace (order 1): Replace.remediator.example.org is forbidden: <nil>"`,
 		},
 		"a template without content": {
 			refTo("Pray", "broken"),

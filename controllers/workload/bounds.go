@@ -37,17 +37,17 @@ const (
 var (
 	// errNoAnswer is wrapped by the errors for responses that no API server sends, such as redirects or responses that are too long. The
 	// circuit counts such a response as missing.
-	errNoAnswer = errors.New("the API server does not answer as one does")
-	errRedirect = fmt.Errorf("%w: it redirects, and is not followed", errNoAnswer)
-	errProxy    = fmt.Errorf("%w: nothing comes in place of an object, or a text, as a proxy gives it", errNoAnswer)
-	errDense    = fmt.Errorf("%w: it has more objects or fields than its length allows for", errNoAnswer)
+	errNoAnswer = errors.New("the response is not that of an API server")
+	errRedirect = fmt.Errorf("%w: it is a redirect, which kubemend does not follow", errNoAnswer)
+	errProxy    = fmt.Errorf("%w: it is empty or plain text, as if from a proxy", errNoAnswer)
+	errDense    = fmt.Errorf("%w: it has too many objects or fields for its length", errNoAnswer)
 	errEncoding = fmt.Errorf("%w: it is not JSON", errNoAnswer)
 	// errPages says that the pages of a list are together too long.
-	errPages = fmt.Errorf("%w: the pages of a list are longer than %d answers may be", errNoAnswer, paged)
+	errPages = fmt.Errorf("%w: the pages of a list are together longer than %d times the limit of a response", errNoAnswer, paged)
 )
 
 func tooLong(limit int64) error {
-	return fmt.Errorf("%w: the answer is longer than %d bytes", errNoAnswer, limit)
+	return fmt.Errorf("%w: it is longer than %d bytes", errNoAnswer, limit)
 }
 
 // Bounded limits the responses of a workload cluster for a client that does not use Transports: to limit bytes, and to content that is safe

@@ -36,7 +36,7 @@ func TestAnAnswerThatDoesNotEndIsCutOff(t *testing.T) {
 func TestRedirectionsAreNotFollowed(t *testing.T) {
 	elsewhere := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("another server is asked") })
 	c, _ := through(t, serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) }), "")
-	if err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.Node{}); err == nil || !strings.Contains(err.Error(), "redirects") {
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.Node{}); err == nil || !strings.Contains(err.Error(), "it is a redirect") {
 		t.Errorf("Get() = %v", err)
 	}
 }

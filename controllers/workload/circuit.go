@@ -38,9 +38,9 @@ const (
 
 var (
 	// ErrSilent says that a request was not sent because the workload cluster leaves other requests unanswered.
-	ErrSilent = errors.New("the workload cluster leaves requests unanswered, and is asked again later")
+	ErrSilent = errors.New("the API server of the workload cluster does not answer requests, so kubemend sends the next one later")
 	// errLost says that the connection ended before the response began.
-	errLost = errors.New("the API server ended the connection instead of an answer")
+	errLost = errors.New("the API server ended the connection without an answer")
 )
 
 // circuit is a circuit breaker for the requests of workers to one workload cluster. It opens after two requests without a response within a

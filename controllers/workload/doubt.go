@@ -76,7 +76,7 @@ func (c *Clusters) caughtUp(ctx context.Context, cluster client.ObjectKey, d *do
 	if d.versions == nil {
 		versions, err := c.nodeVersions(ctx, cluster)
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Cannot tell whether the nodes of a cluster are known as they are", "Cluster", cluster)
+			log.FromContext(ctx).Error(err, "Cannot find out whether the cached nodes of a cluster are up to date", "Cluster", cluster)
 			return false
 		}
 		c.mu.Lock()

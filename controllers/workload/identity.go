@@ -31,7 +31,7 @@ type ChangedError struct {
 
 // Error names both UIDs, and the command that confirms the new cluster.
 func (e *ChangedError) Error() string {
-	return fmt.Sprintf("another workload cluster answers, whose namespace kube-system has UID %s; %s is kept on the Cluster. "+
+	return fmt.Sprintf("another workload cluster answers: its namespace kube-system has UID %s, but the annotation of the Cluster has %s. "+
 		"If it is the right one, run kubectl annotate clusters.cluster.x-k8s.io %s -n %s %s-",
 		e.Found, e.Kept, e.Cluster.Name, e.Cluster.Namespace, mendv1.WorkloadClusterAnnotation)
 }
@@ -188,6 +188,6 @@ func (c *Clusters) keep(ctx context.Context, cluster *clusterv1.Cluster, uid typ
 	// The optimistic lock protects an annotation that another manager has written meanwhile.
 	err := c.Management.Patch(ctx, next, client.MergeFromWithOptions(cluster, client.MergeFromWithOptimisticLock{}))
 	if err != nil && !apierrors.IsConflict(err) {
-		log.FromContext(ctx).Error(err, "Cannot keep on a Cluster which workload cluster it is", "Cluster", client.ObjectKeyFromObject(cluster))
+		log.FromContext(ctx).Error(err, "Cannot write a workload cluster's UID to its Cluster", "Cluster", client.ObjectKeyFromObject(cluster))
 	}
 }

@@ -33,14 +33,14 @@ func (e *RefusedError) Error() string {
 func RESTConfig(kubeconfig []byte) (*rest.Config, error) {
 	parsed, err := clientcmd.Load(kubeconfig)
 	if err != nil {
-		return nil, &RefusedError{Entry: "it", Why: "is no kubeconfig: it cannot be parsed"} // without err, which may quote credentials
+		return nil, &RefusedError{Entry: "it", Why: "cannot be parsed"} // without err, which may quote credentials
 	}
 	if refused := refusal(parsed); refused != nil {
 		return nil, refused
 	}
 	config, err := clientcmd.NewDefaultClientConfig(*parsed, &clientcmd.ConfigOverrides{}).ClientConfig()
 	if err != nil { // it may quote credentials too
-		return nil, &RefusedError{Entry: "current-context", Why: "does not lead to a cluster with a server and to a user with one way to log in"}
+		return nil, &RefusedError{Entry: "current-context", Why: "does not name a cluster with a server and a user with one way to log in"}
 	}
 	var current clientcmdapi.Context
 	if parsed.Contexts[parsed.CurrentContext] != nil { // otherwise client-go uses the cluster and the user with an empty name
@@ -91,9 +91,9 @@ func entryOf(list, name, key string) string {
 }
 
 const (
-	readsFile   = "names a file, which would be read where this runs"
-	runsProgram = "names a program, which would be run where this runs"
-	asksProxy   = "names a proxy, which would be asked from where this runs"
+	readsFile   = "names a file, which kubemend would read from its own disk"
+	runsProgram = "names a program, which kubemend would run"
+	asksProxy   = "names a proxy, which kubemend would connect to"
 )
 
 // refusal returns the first entry, sorted by name, that is refused; nil if there is none. It checks all entries, whether or not the current

@@ -134,7 +134,7 @@ var _ = Describe("The commands of the page", fencing, func() {
 		})
 		Eventually(func(g Gomega) {
 			allowed := conditions.Get(stored(ctx, g, check), clusterv1.MachineHealthCheckRemediationAllowedCondition)
-			g.Expect(allowed.Message).To(MatchRegexp(`RemediationOverride .*/allow-.* lets 3 be unhealthy until`))
+			g.Expect(allowed.Message).To(MatchRegexp(`RemediationOverride .*/allow-.* allows 3 to be unhealthy until`))
 		}).Should(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), rem)).To(Succeed())

@@ -128,7 +128,7 @@ func (b *byHand) ask(ctx context.Context) error {
 		return nil
 	}
 	if !b.asks {
-		return Exit{Refused, errors.New("nothing was changed: there is no terminal to ask at, so say --yes")}
+		return Exit{Refused, errors.New("nothing was changed: there is no terminal to ask for confirmation, so add --yes")}
 	}
 	_, _ = fmt.Fprint(b.Out, "Proceed? [y/N] ")
 	answered := make(chan string, 1)

@@ -142,10 +142,10 @@ func TestNothingIsRequestedThatHarmsOrThatNoControllerActsOn(t *testing.T) {
 		}}},
 		"a host of a check that is paused":           {"host/host-w1", "The check has the annotation cluster.x-k8s.io/paused", []func(*place){paused}},
 		"a machine without an owner":                 {"machine/w1", "has no owner that could replace it", []func(*place){func(p *place) { p.machines["w1"].OwnerReferences = nil }}},
-		"a host whose check is at its limit":         {"host/host-w2", "a power cycle by hand waits for no limit", []func(*place){silentNodes("w1")}},
-		"one whose nodes alice may not read":         {"host/host-w1", "a power cycle by hand waits for no limit", []func(*place){written(0)}},
-		"a machine whose check is, as it is written": {"machine/w1", "would be one too many", []func(*place){written(0)}},
-		"a host of which nothing is written":         {"host/host-w1", "is not known with your rights", []func(*place){func(p *place) { p.blind = true }}},
+		"a host whose check is at its limit":         {"host/host-w2", "no limit would block a power cycle by hand", []func(*place){silentNodes("w1")}},
+		"one whose nodes alice may not read":         {"host/host-w1", "no limit would block a power cycle by hand", []func(*place){written(0)}},
+		"a machine whose check is, as it is written": {"machine/w1", "too many machines would be", []func(*place){written(0)}},
+		"a host of which nothing is written":         {"host/host-w1", "You may not read the nodes", []func(*place){func(p *place) { p.blind = true }}},
 		"a host of no check, of a Cluster that is paused": {"host/host-w1", "Cluster c1 is paused", []func(*place){func(p *place) {
 			p.machines["w1"].Labels["pool"] = "other"
 			p.objects[len(p.objects)-3].(*clusterv1.Cluster).Spec.Paused = ptr.To(true)
@@ -177,7 +177,7 @@ func TestNothingIsChangedByHandUnlessTheUserMayAndSaysSo(t *testing.T) {
 		says  string
 	}{
 		"no":                             {"machine/w1", func(p *place) { p.typed = "n\n" }, func(*byHand) {}, Refused, "error: nothing was changed"},
-		"no terminal":                    {"machine/w1", func(p *place) { p.asks = false }, func(*byHand) {}, Refused, "there is no terminal to ask at, so say --yes"},
+		"no terminal":                    {"machine/w1", func(p *place) { p.asks = false }, func(*byHand) {}, Refused, "there is no terminal to ask for confirmation, so add --yes"},
 		"a dry run":                      {"machine/w1", func(p *place) { p.refuses = forbidden }, func(b *byHand) { b.dryRun = cmdutil.DryRunClient }, Done, "machine/w1 in metal marked (dry run)"},
 		"a dry run of the server":        {"host/host-w1", func(*place) {}, func(b *byHand) { b.dryRun = cmdutil.DryRunServer }, Done, "w1-by-hand (server dry run)"},
 		"a right is missing":             {"machine/w1", func(p *place) { p.mayNot = "machines" }, confirmed, Failed, `User "alice" cannot patch cluster.x-k8s.io/machines`},
@@ -332,7 +332,7 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 	}
 	otherTemplate := ofMachine(healthy, unhealthy())
 	otherTemplate.template = "TheirRemediation"
-	noLimit := plan{refuses, "a power cycle by hand waits for no limit"}
+	noLimit := plan{refuses, "no limit would block a power cycle by hand"}
 	unseen := func(c *explain.Check) { c.NodesUnknown = &cliv1.NodesUnknown{Message: "x"} }
 	noneRemain := func(c *explain.Check) { c.Limits.Remaining = 0 }
 	for name, tc := range map[string]struct {
@@ -344,14 +344,14 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 		"one whose check Cluster API core acts on": {ofMachine(judged(mhc, cliv1.StateHealthy, mode(cliv1.ModeObserving)),
 			unhealthy(mode(cliv1.ModeObserving), blockedBy(explain.NotActing))), plan{changes, "the annotation"}},
 		"one that waits for others": {ofMachine(healthy, unhealthy(blockedBy("GroupInFlight"))),
-			plan{changes, "it waits for what blocks it"}},
+			plan{changes, "the remediation waits until nothing blocks it"}},
 		"one whose check has no controller":   {ofMachine(healthy, unhealthy(mode(cliv1.ModeNone))), plan{refuses, ""}},
 		"one whose checks may not be read":    {ofMachine(&page.Explanation{}, unreadChecks), plan{refuses, ""}},
 		"a host whose checks may not be read": {ofHost(&page.Explanation{}, unreadChecks), plan{refuses, ""}},
 		"a host of a machine that would wait": {ofHost(healthy, unhealthy(blockedBy("GroupInFlight"))), noLimit},
 		"a host of an observed check at its limit": {ofHost(healthy,
 			unhealthy(mode(cliv1.ModeObserving), blockedBy(explain.NotActing, "TooManyUnhealthy"))), noLimit},
-		"a host whose nodes may not be read":       {ofHost(healthy, unhealthy(unseen)), plan{refuses, "is not known with your rights"}},
+		"a host whose nodes may not be read":       {ofHost(healthy, unhealthy(unseen)), plan{refuses, "You may not read the nodes"}},
 		"a host whose NodeHealthCheck allows none": {ofHost(ofNodes, judged(nhc, cliv1.StateHealthy, noneRemain)), noLimit},
 		"a host whose NodeHealthCheck allows one":  {ofHost(ofNodes, ofNodes), plan{changes, "power-cycles its host"}},
 		"a host of which no manager power-cycles": {ofHost(&page.Explanation{}, &page.Explanation{},

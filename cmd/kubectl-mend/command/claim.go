@@ -134,7 +134,7 @@ func planClaim(facts *claimFacts, release bool) plan {
 
 // unseen returns why a change is refused if it cannot be read whether the clause what is true; why is the cause, such as an error.
 func unseen(what, why string) string {
-	return fmt.Sprintf("it cannot be seen whether %s: %s. Ask as a user who can see it, or write the annotation %s with kubectl annotate",
+	return fmt.Sprintf("it is not known whether %s: %s. Run the command as a user who may read that, or set the annotation %s by hand",
 		what, why, clusterv1.PausedAnnotation)
 }
 
@@ -173,7 +173,7 @@ func refuseClaim(facts *claimFacts) string {
 // again. It returns "" to allow the release.
 func refuseRelease(facts *claimFacts) string {
 	if facts.check.Annotations[mendv1.ClaimedByAnnotation] != "" {
-		return "a RemediationPolicy with mode Act claims it: have none do, in Git too, and kubemend releases the check"
+		return "a RemediationPolicy with mode Act claims it. Change or delete the policy, also in Git: kubemend then releases the check"
 	}
 	acting, _, doubt := facts.whoActs()
 	for _, manager := range acting {

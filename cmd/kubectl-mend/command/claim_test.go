@@ -171,7 +171,7 @@ func coreUnread(f *claimFacts) {
 
 func TestChecksAreClaimedIfAManagerWouldActOnThem(t *testing.T) {
 	const claims = "change: kubemend will act on it in place of Cluster API core"
-	const unseen = "refused: it cannot be seen whether a manager of kubemend acts on it: "
+	const unseen = "refused: it is not known whether a manager of kubemend acts on it: "
 	byFlux := func(f *claimFacts) { f.check.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet"} }
 	for name, tc := range map[string]struct {
 		facts *claimFacts
@@ -190,8 +190,8 @@ func TestChecksAreClaimedIfAManagerWouldActOnThem(t *testing.T) {
 		"nor with one of another shard": {claimFactsOf("", announcing(func(a *managerlease.Announcement) { a.WatchFilter = "b" })),
 			"refused: no manager of kubemend would act on it: the one in kubemend-system watches only objects with the label"},
 		"the right one of several is enough":    {claimFactsOf("", func(f *claimFacts) { f.managers = append([]managerlease.Manager{{Namespace: "a"}}, f.managers...) }), claims},
-		"one that may be none may or may not":   {claimFactsOf("", unread), unseen + "whether the lease in kubemend-system is"},
-		"managers that may not be looked for":   {claimFactsOf("", unlisted), unseen + "forbidden. Ask as a user who can see it"},
+		"one that may be none may or may not":   {claimFactsOf("", unread), unseen + "it is not known whether the lease in kubemend-system belongs"},
+		"managers that may not be looked for":   {claimFactsOf("", unlisted), unseen + "forbidden. Run the command as a user who may read that"},
 		"one that is seen needs no other":       {claimFactsOf("", func(f *claimFacts) { f.unlisted = errors.New("forbidden") }), claims},
 		"which tool applies the check is named": {claimFactsOf("", byFlux), claims + "; Flux applies the check"},
 	} {
@@ -201,8 +201,8 @@ func TestChecksAreClaimedIfAManagerWouldActOnThem(t *testing.T) {
 
 func TestChecksAreReleasedIfCoreAndNobodyElseWouldActOnThem(t *testing.T) {
 	const releases = "change: Cluster API core will act on it in place of kubemend"
-	const others = "refused: it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: "
-	const unseenCore = "refused: it cannot be seen whether Cluster API core runs: "
+	const others = "refused: it is not known whether a manager of kubemend acts on checks that are not claimed as well: "
+	const unseenCore = "refused: it is not known whether Cluster API core runs: "
 	actsOnAll := announcing(func(a *managerlease.Announcement) { a.Unclaimed = "act" })
 	for name, tc := range map[string]struct {
 		facts *claimFacts
@@ -218,7 +218,7 @@ func TestChecksAreReleasedIfCoreAndNobodyElseWouldActOnThem(t *testing.T) {
 		"nor where core may not be looked for besides": {claimFactsOf("kubemend", actsOnAll, coreUnread), "refused: kubemend's manager in kubemend-system acts on checks"},
 		"managers that may not be looked for":          {claimFactsOf("kubemend", unlisted), others + "forbidden"},
 		"one that is seen needs no other":              {claimFactsOf("kubemend", func(f *claimFacts) { f.unlisted = errors.New("forbidden") }), releases},
-		"one that may be none may act on all":          {claimFactsOf("kubemend", unread), others + "whether the lease in kubemend-system is"},
+		"one that may be none may act on all":          {claimFactsOf("kubemend", unread), others + "it is not known whether the lease in kubemend-system belongs"},
 		"one that a policy would claim again at once": {claimFactsOf("kubemend", byPolicy),
 			"refused: a RemediationPolicy with mode Act claims it"},
 		"only another namespace's manager acts on all": {claimFactsOf("kubemend", actsOnAll, announcing(func(a *managerlease.Announcement) { a.Namespace = "other" })), releases},

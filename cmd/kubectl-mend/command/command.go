@@ -24,16 +24,15 @@ import (
 
 // The exit codes. A test compares these comments with the table in docs/cli/README.md.
 const (
-	// Done says that the command did what it was asked to, whatever it found.
+	// Done says that the command did its work, whatever it found.
 	Done = 0
-	// Failed says that the command could not. The reason is on the standard error.
+	// Failed says that the command failed. The reason is on the standard error.
 	Failed = 1
-	// Misused says that the command was asked for what it does not have, such as a command, a flag or a kind of objects, or for what cannot
-	// be meant, such as flags that exclude each other.
+	// Misused says that the command line is wrong, such as an unknown command, flag or kind, or flags that exclude each other.
 	Misused = 2
-	// WouldStart says that `simulate` has found remediations that would start.
+	// WouldStart says that `simulate` found remediations that would start.
 	WouldStart = 3
-	// Refused says that the command would have done harm, that its user did not confirm, or that `simulate` has found more than --at-most.
+	// Refused says that the change would do harm or was not confirmed, or `simulate` found more remediations than --at-most allows.
 	Refused = 4
 )
 

@@ -72,7 +72,7 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		"report --since=-1d":            {Misused, "not a valid duration"},
 		"report machine/a":              {Misused, "takes no arguments"},
 		"status --from nowhere.json":    {Failed, "read the record: open nowhere.json: "},
-		"status --from names_test.go":   {Failed, "names_test.go: load a record: it is no file that `kubectl mend record` has written"},
+		"status --from names_test.go":   {Failed, "names_test.go: load a record: it was not written by `kubectl mend record`"},
 		"status c1 -n ns":               {Misused, "takes no arguments"},
 		"status --cluster c2 -n ns":     {Failed, "there is no Cluster c2 in namespace ns"},
 		"status --cluster c1 -n no":     {Failed, "there is no Cluster c1 in namespace no"},

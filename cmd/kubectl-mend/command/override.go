@@ -26,9 +26,9 @@ type override struct {
 func (o *Options) hold() *cobra.Command {
 	b := override{byHand: &byHand{IOStreams: o.IOStreams, verb: "hold"}}
 	return b.flags(b.complete(o, &cobra.Command{
-		Short: "Let no remediation begin for some time, and say who asked and why",
+		Short: "Hold remediations for some time, and record who asked and why",
 		Long: "Let no remediation of a Cluster, a check, a MachineDeployment, a machine or a host begin for some time, " +
-			"by a RemediationOverride. What has begun goes on, and machines are judged as ever. In the namespace of RemediationPolicies " +
+			"by a RemediationOverride. Remediations in progress go on, and machines are still judged. In the namespace of RemediationPolicies " +
 			"(--policy-namespace of the manager, mostly kubemend-system) also of a namespace or a failure domain.\n\n" +
 			"It ends by itself. To end it before, delete the RemediationOverride.",
 		Example: fmt.Sprintf("  %[1]s hold cluster/prod -n metal --for 2h --reason \"switch swap, CHG-4711\"\n"+

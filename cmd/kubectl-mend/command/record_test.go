@@ -211,7 +211,7 @@ func TestAReportIsOfTheRecordsThatCanBeRead(t *testing.T) {
 		"a history of another machine":   {all, "history machine/other -n x", Done, "", "No RemediationRecord and no event was found"},
 		"a history by its node":          {all, "history node node-of-gone -n x", Done, "RemediationDecided", ""},
 		"a history from before":          {all, "history machine/gone -n x --since 10m", Done, "", "no event was found since "},
-		"a history without records":      {without("kubemend.io", "remediationrecords"), "history -n x --since 0", Done, "", "done without: RemediationRecords: "},
+		"a history without records":      {without("kubemend.io", "remediationrecords"), "history -n x --since 0", Done, "", "left out: RemediationRecords: "},
 		"a history, where none can be":   {uninstalled, "history -n x --since 0", Done, "", "no event was found."},
 		"a history as YAML":              {all, "history machine/gone -n x -o yaml", Done, "kind: History", ""},
 		"a history for programs":         {all, `history machine/gone -n x -o jsonpath={.items[0].source}={.items[0].record.name}`, Done, "Record=gone-1", ""},

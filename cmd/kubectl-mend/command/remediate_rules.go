@@ -93,15 +93,15 @@ func planMark(facts *remediationFacts) plan {
 	healthy := target != nil && target.State == cliv1.StateHealthy && facts.before.Checks[0].Reason != tooMany
 	switch { // a status that the manager wrote (Written) does not count the new annotation, so compare the limit here
 	case healthy && (check.Reason == tooMany || target.Written != nil && check.Limits.Remaining < 1):
-		return refuse(fmt.Sprintf("Machine %s is healthy, and to mark it unhealthy would be one too many: "+
-			"%s would remediate nothing any more (%s)", machine.Name, check.String(), check.Allowance()), beyondLimits)
+		return refuse(fmt.Sprintf("Machine %s is healthy. If it were marked unhealthy, too many machines would be: "+
+			"%s would not remediate any of them (%s)", machine.Name, check.String(), check.Allowance()), beyondLimits)
 	case facts.template == "" && metav1.GetControllerOf(machine) == nil:
 		return refuse(fmt.Sprintf("Machine %s has no owner that could replace it", machine.Name), "Delete it by hand")
 	}
 	says := fmt.Sprintf("the annotation %s marks Machine %s unhealthy for %s, whose limits count it like any other",
 		clusterv1.RemediateMachineAnnotation, machine.Name, check.String())
 	if blockerOf(check, targetOf(facts.after)) != nil {
-		says += "; it waits for what blocks it"
+		says += "; the remediation waits until nothing blocks it"
 	}
 	if facts.template != "" { // a request from a template ends without removing the annotation
 		says += fmt.Sprintf("; the machine stays unhealthy until the annotation is removed: "+
@@ -133,10 +133,11 @@ func planCycle(facts *remediationFacts) plan {
 	if len(facts.after.Checks) > 0 {
 		check := &facts.after.Checks[0]
 		if check.NodesNotReadable() {
-			return refuse(fmt.Sprintf("Whether %s allows it is not known with your rights", check.String()), explain.ChecksUnreadNext.Text)
+			return refuse(fmt.Sprintf("You may not read the nodes, so it is not known whether %s would allow the power cycle", check.String()),
+				explain.ChecksUnreadNext.Text)
 		}
 		if blocked := blockedBy(check, targetOf(facts.after)); blocked != "" {
-			return refuse(fmt.Sprintf("%s would not remediate Machine %s now, and a power cycle by hand waits for no limit: %s",
+			return refuse(fmt.Sprintf("%s would not remediate Machine %s now, and no limit would block a power cycle by hand: %s",
 				check.String(), machine.Name, explain.Clause(blocked)), beyondLimits)
 		}
 	}

@@ -187,7 +187,7 @@ func observeHistory(ctx context.Context, c client.Reader, namespace string) (*hi
 
 func (o *Options) printHistory(found *cliv1.History, s history.Scope, layout text.Layout) error {
 	for _, t := range found.ReadErrors {
-		_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("could not be read, and was done without: "+t, 4, text.Width(o.ErrOut)))
+		_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("could not be read, and is left out: "+t, 4, text.Width(o.ErrOut)))
 	}
 	switch {
 	case len(found.Items) == 0 && s.Since.IsZero():

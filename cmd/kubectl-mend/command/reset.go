@@ -102,8 +102,8 @@ func (b *byHand) observeHost(ctx context.Context, key client.ObjectKey) (*resetF
 	}
 	facts.orphans = host.AllMarks(facts.host)
 	if len(facts.orphans) > 0 && len(kinds) == 0 {
-		return nil, errors.New("no kind of remediations is installed, so whether those exist that the host is annotated for is not known: " +
-			"see docs/uninstall.md")
+		return nil, errors.New("the host has annotations of remediations, but no kind of remediations is installed, " +
+			"so it is not known whether they exist: see docs/uninstall.md")
 	}
 	maps.DeleteFunc(facts.orphans, func(_ string, uid types.UID) bool { return existing.Has(uid) })
 	machines := &clusterv1.MachineList{}
@@ -142,15 +142,15 @@ func planResetHost(facts *resetFacts, marks int) plan {
 	case decided.outcome == refuses:
 		return decided
 	case underway != "":
-		return plan{refuses, underway + " is under way, and removes by itself what it has written. To end it, delete it"}
+		return plan{refuses, underway + " is in progress, and removes its own annotations when it ends. To end it now, delete it"}
 	case facts.markedFor != nil:
-		return plan{refuses, fmt.Sprintf("Machine %s, for which the host is marked, is still to be replaced by its owner: "+
+		return plan{refuses, fmt.Sprintf("Machine %s, for which the host is marked, has not been replaced by its owner yet: "+
 			"without the mark its replacement may be put on this host. "+
-			"Reset it when that machine is gone, or when kubemend removes the mark because it is healthy", facts.markedFor.Name)}
+			"Reset the host when that machine is gone. If the machine becomes healthy, kubemend removes the mark", facts.markedFor.Name)}
 	case decided.outcome == changes:
-		decided.text += "; no remediation of it is under way"
+		decided.text += "; no remediation of it is in progress"
 		if host.Unhealthy(facts.host) && host.MarkedFor(facts.host) == "" {
-			decided.text += "; kubemend did not mark the host unhealthy, so ask first who did"
+			decided.text += "; kubemend did not mark the host unhealthy, so find out first who did"
 		}
 	}
 	return decided

@@ -66,7 +66,7 @@ func TestTheMarksOfARepairedHostAreRemoved(t *testing.T) {
 		"that an orphaned annotation keeps powered off": {[]func(*place){exhausted("gone"), keptOff("nothing")}, []string{
 			"6 annotations are removed", "reboot.metal3.io/metal3-remediation-nothing", "kubemend.io/receipt-for",
 		}},
-		"whose remediation has ended": {[]func(*place){exhausted("gone"), remediated("OwnerRequested")}, []string{"no remediation of it is under way"}},
+		"whose remediation has ended": {[]func(*place){exhausted("gone"), remediated("OwnerRequested")}, []string{"no remediation of it is in progress"}},
 		"for which a remediation waits, as its power-off was disproved": {[]func(*place){exhausted("gone"), remediated("Pending"), func(p *place) {
 			p.hosts["w1"].Annotations[mendv1.PowerOffDisprovedAnnotation] = "2026-01-01T11:00:00Z"
 		}}, []string{"4 annotations are removed", "power-off-disproved"}},
@@ -102,13 +102,13 @@ func TestNoMarkIsRemovedThatIsNeeded(t *testing.T) {
 		says  string
 	}{
 		"a remediation keeps it powered off": {
-			[]func(*place){keptOff("rem"), remediated("PoweringOff", mendv1.HostRemediationFinalizer)}, Refused, "HostRemediation w1-by-hand is under way",
+			[]func(*place){keptOff("rem"), remediated("PoweringOff", mendv1.HostRemediationFinalizer)}, Refused, "HostRemediation w1-by-hand is in progress",
 		},
-		"a remediation of its machine has just begun": {[]func(*place){exhausted("gone"), remediated("Preparing")}, Refused, "HostRemediation w1-by-hand is under way"},
+		"a remediation of its machine has just begun": {[]func(*place){exhausted("gone"), remediated("Preparing")}, Refused, "HostRemediation w1-by-hand is in progress"},
 		"a remediation that ended releases it still": {
-			[]func(*place){exhausted("gone"), remediated("Succeeded", mendv1.HostRemediationFinalizer)}, Refused, "is under way",
+			[]func(*place){exhausted("gone"), remediated("Succeeded", mendv1.HostRemediationFinalizer)}, Refused, "is in progress",
 		},
-		"its machine is to be replaced":        {[]func(*place){exhausted("w1")}, Refused, "Machine w1, for which the host is marked, is still to be replaced"},
+		"its machine is to be replaced":        {[]func(*place){exhausted("w1")}, Refused, "Machine w1, for which the host is marked, has not been replaced"},
 		"it has no mark":                       {nil, Done, "nothing to do for host/host-w1 in metal: it has no mark that could be removed"},
 		"its machine is marked, and it is not": {[]func(*place){func(p *place) { p.machines["w1"].Annotations = map[string]string{mendv1.RequestedAnnotation: "{}"} }}, Done, "no mark"},
 	} {

@@ -172,7 +172,7 @@ func TestSimulate(t *testing.T) {
 		"one of another namespace":           {[]string{"-f", "-", "-n", "other"}, Misused, "say -n ns, or -A"},
 		"no such file":                       {[]string{"-f", "nowhere.yaml", "-n", "ns"}, Failed, "nowhere.yaml"},
 		"a failure of nothing":               {[]string{"--for", "20m"}, Misused, "--fail"},
-		"a failure of none":                  {[]string{"-f", "-", "-n", "ns", "--fail", "1"}, Failed, `--fail "1": the checks select 0 healthy nodes`},
+		"a failure of none":                  {[]string{"-f", "-", "-n", "ns", "--fail", "1"}, Failed, `--fail "1": expected at least 1 and at most 0, the number of healthy nodes`},
 		"a selector as of kubectl": {
 			[]string{"-f", "-", "-n", "ns", "--fail", "-l", "zone=b"}, Failed, `--fail "zone=b": it selects no machine or node`,
 		},

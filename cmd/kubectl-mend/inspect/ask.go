@@ -165,7 +165,7 @@ func nodesUnread(explained *explain.Check, why string) {
 	}
 	if explain.Silent(why) { // no answer, so the rights are not known
 		unread.Reason, unread.Text = explain.ClusterSilent, fmt.Sprintf("Cluster %s does not answer you: %s", explained.Cluster, why)
-		unread.Fix = "See to its API server, load balancer and network; if it does not answer the manager either, the check says so"
+		unread.Fix = "Check its API server, load balancer and network; if it does not answer the manager either, the check says so"
 	}
 	explained.NodesUnknown = &cliv1.NodesUnknown{Reason: unread.Reason, Message: unread.Text}
 	explained.Reason, explained.Message = "", ""
@@ -218,7 +218,7 @@ func unreadByYou(c *explain.Check) {
 			}
 			t.Blockers[j] = explain.Blocker{
 				Reason: explain.MissingPermission, Cause: explain.MachineUnread, Detail: "its Machine",
-				Text: "What its Machine says could not be read with your rights, and the manager may read it",
+				Text: "You may not read its Machine, and the manager may",
 				Fix:  "Ask as a user who may read the Machine, its Cluster and its MachineHealthChecks",
 			}
 			if len(t.Blockers) == 1 && !t.InFlight {

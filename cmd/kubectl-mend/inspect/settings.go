@@ -38,7 +38,7 @@ func ManagersOf(ctx context.Context, w *snapshot.Snapshot, now time.Time) Manage
 	for i := range all {
 		if is := &all[i]; is.Alive && is.Unverified != "" {
 			unknown = append(unknown,
-				fmt.Sprintf("whether the lease in namespace %s is a manager's cannot be seen (%s)", is.Namespace, is.Unverified))
+				fmt.Sprintf("it is not known whether the lease in namespace %s belongs to a manager (%s)", is.Namespace, is.Unverified))
 		}
 	}
 	m.Unknown = strings.Join(unknown, "; ")
@@ -51,9 +51,9 @@ func (m Managers) Doubt() string {
 		return ""
 	}
 	if slices.ContainsFunc(m.All, func(is managerlease.Manager) bool { return is.Alive && is.Unverified == "" }) {
-		return "Whether other managers of kubemend run as well is not known: " + m.Unknown
+		return "It is not known whether other managers of kubemend run as well: " + m.Unknown
 	}
-	return "Whether a manager of kubemend runs is not known: " + m.Unknown
+	return "It is not known whether a manager of kubemend runs: " + m.Unknown
 }
 
 // clockAhead returns how far the clock of a running manager is ahead of the API server's. Its judgements depend on that.
@@ -219,7 +219,7 @@ func otherwise(kind *managerlease.Kind) (cliv1.Mode, explain.Step) {
 		return cliv1.ModeOther, explain.Step{Reason: explain.OtherControllerActs,
 			Text: "another controller acts on it, if one serves the kind"}
 	}
-	return cliv1.ModeNone, explain.Step{Reason: explain.NotServed, Text: "See to what keeps kubemend from serving the kind", Manual: true}
+	return cliv1.ModeNone, explain.Step{Reason: explain.NotServed, Text: "Remove what keeps kubemend from serving the kind", Manual: true}
 }
 
 // unattended sets the mode of c, and puts a blocker before all others of its unhealthy targets.

@@ -141,7 +141,7 @@ func TestExplanations(t *testing.T) {
 		"an unseen machine that is blocked":   {aScene(unseen, wrote("False", "TooManyUnhealthy", "Too many are unhealthy")), machine("w1")},
 		"an unseen machine within its timeout": {aScene(unseen, wrote("False", "WithinTimeout",
 			"Its timeout of 5m0s has not expired: Node condition Ready is Unknown (NodeStatusUnknown). This ends at 2026-01-01T12:04:00Z at the latest")), machine("w1")},
-		"an unseen machine that is remediated": {aScene(unseen, byTemplate, wrote("True", mendv1.RequestedReason, "Metal3Remediation w1 is under way for the machine")), machine("w1")},
+		"an unseen machine that is remediated": {aScene(unseen, byTemplate, wrote("True", mendv1.RequestedReason, "Metal3Remediation w1 is in progress for the machine")), machine("w1")},
 		"a machine whose timeout is 0": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
 			s.check.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds = ptr.To[int32](0)
 		}), machine("w1")},
@@ -280,8 +280,8 @@ func outOfSight(s *scene) {
 	s.check.Status.ExpectedMachines, s.check.Status.CurrentHealthy = ptr.To(int32(len(s.machines))), ptr.To[int32](0)
 	s.check.Status.Conditions = append(s.check.Status.Conditions, metav1.Condition{
 		Type: mendv1.WorkloadClusterReachable, Status: metav1.ConditionFalse, Reason: mendv1.UnreachableReason, LastTransitionTime: at(4 * time.Minute),
-		Message: "The workload cluster has been out of reach since 2026-01-01T11:56:00Z; machines cannot be judged as far as their nodes are " +
-			"concerned, and nothing is started or ended because of them",
+		Message: "The workload cluster has been out of reach since 2026-01-01T11:56:00Z; kubemend cannot judge nodes, so it starts and ends " +
+			"no remediation because of a node",
 	}, metav1.Condition{
 		Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionFalse,
 		Reason: clusterv1.MachineHealthCheckTooManyUnhealthyReason, Message: "Remediation is not allowed, as the manager wrote",
@@ -290,9 +290,9 @@ func outOfSight(s *scene) {
 
 // answersProbesAlone sets the manager's message about an unreachable cluster that answers only probes.
 func answersProbesAlone(s *scene) {
-	s.check.Status.Conditions[0].Message = "The API server answers probes, and leaves other requests unanswered or answers " +
-		"them without end, so it is asked one at a time, after pauses. The workload cluster has been out of reach since 2026-01-01T11:56:00Z; machines are " +
-		"unknown as far as their nodes are concerned, and nothing is started or ended because of them"
+	s.check.Status.Conditions[0].Message = "The API server answers probes, but other requests get no answer or an endless one. " +
+		"kubemend sends one request at a time, with pauses. The workload cluster has been out of reach since 2026-01-01T11:56:00Z; " +
+		"kubemend cannot judge nodes, so it starts and ends no remediation because of a node"
 }
 
 func byTemplate(s *scene) {
@@ -405,7 +405,7 @@ func moreChecks() map[string]story {
 		"a check of which a field was dropped":               {aScene(fieldDropped), check("workers")},
 		"the status of a check of which a rule is never met": {aScene(neverMet), nil},
 		"a machine that the other of two checks remediates": {aScene(silent(6*time.Minute, "w1"), secondCheck, byTemplate, requestedForW1, reported,
-			wrote("True", mendv1.RequestedReason, "Metal3Remediation w1 is under way for the machine")), machine("w1")},
+			wrote("True", mendv1.RequestedReason, "Metal3Remediation w1 is in progress for the machine")), machine("w1")},
 		"the status of checks that do nothing": {aScene(secondCheck, selectsNothing), nil},
 		"a healthy machine and no manager":     {aScene(managerGone), machine("w1")},
 		"a check that cannot be explained":     {aScene(barred(clusterv1.GroupVersion.WithKind("Machine"))), check("workers")},

@@ -33,7 +33,7 @@ func (s *Status) noteGone(a *inspect.Asker, namespace, cluster string) {
 		note(c.Namespace+"/"+c.Name, c.Spec.ClusterName, c.Annotations)
 	}
 	if len(still) > 0 {
-		s.Notes = append(s.Notes, "Annotations and labels without effect, in place of which there are RemediationPolicies ("+
+		s.Notes = append(s.Notes, "Annotations and labels that have no effect, use RemediationPolicies instead ("+
 			strings.Join(gone, ", ")+"): "+text.FirstOf(still, mostNames))
 	}
 }

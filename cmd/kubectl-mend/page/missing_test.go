@@ -165,8 +165,8 @@ func TestOneMachineOfThousands(t *testing.T) {
 				"* No request can be made: HostRemediationTemplate default/reboot does not exist. To do: Make it")),
 		"it waits for a spare host": counting(5000, 4998, waitsForSpare(0), reported, wrote("False", "NoSpareHost", "It waits until a free host fits "+
 			"its replacement: the condition SpareHostAvailable says what is free. This ends at 2026-01-01T12:59:00Z at the latest")),
-		"it has no owner": counting(5000, 4998, ownedBy("w1", "", ""), reported, wrote("False", "NoOwner", "Its owner is to remediate it, and it has "+
-			"none: see to it by hand. To do: Delete it by hand, or give the check a template")),
+		"it has no owner": counting(5000, 4998, ownedBy("w1", "", ""), reported, wrote("False", "NoOwner", "The check asks the owner of a machine to "+
+			"remediate it, and this machine has no owner. To do: Repair or delete it by hand, or give the check a template")),
 		"it has no node yet":              counting(5000, 4998, awaiting("w1"), reported),
 		"it was not judged yet":           counting(5000, 4998),
 		"the clock of the manager is off": counting(5000, 0, reported, func(s *scene) { s.says.ClockAheadSeconds = 3600 }),

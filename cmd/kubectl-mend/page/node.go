@@ -209,7 +209,7 @@ func Remediation(ctx context.Context, a *inspect.Asker, kind string, key client.
 		return nil, err
 	}
 	if found == nil {
-		return nil, explain.NoSuch(kind, key.Namespace, key.Name) + ", or none that asks for anything"
+		return nil, explain.NoSuch(kind, key.Namespace, key.Name) + ", or it asks for nothing"
 	}
 	e := explanation(a, found.Reference)
 	e.Remediations, e.Next = []explain.Remediation{*found}, cmp.Or(found.Next, explain.NothingNext)

@@ -146,7 +146,7 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 		return
 	}
 	e.answer(explain.Answer{State: explain.IsUnknown, Reason: reason, Since: since, Rest: e.Answer.Rest + ", as Cluster API said before"})
-	todo := "see to the API server, load balancer and network of Cluster "
+	todo := "check the API server, load balancer and network of Cluster "
 	if reason == explain.MissingPermission {
 		todo = "ask as a user who may read the kubeconfig of Cluster "
 	}

@@ -36,7 +36,7 @@ func Policy(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expla
 	e.fact("selects", fmt.Sprintf("%s of %s; %d in no group of some limit", explain.Count(int(status.Selected.Targets), "target"),
 		explain.Count(int(status.Selected.Checks), "check"), status.Selected.Ungrouped))
 	if status.ObservedGeneration != object.Generation {
-		e.fact("status", "of before its last change: no manager has written what it does since")
+		e.fact("status", "out of date: no manager has updated it since the policy was last changed")
 	}
 	if until := p.Closed(true, a.Now); !until.IsZero() {
 		answer.State, answer.Reason, answer.Until = explain.IsBlocking, place.ClosedWindow, until
@@ -69,7 +69,7 @@ func Policy(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expla
 	case answer.State == explain.BlocksNothing && status.Waiting > 0 && len(object.Spec.BlockWhile) > 0:
 		answer.State = explain.IsUnknown
 		signals := strings.Trim(fmt.Sprint(object.Spec.BlockWhile), "[]")
-		e.fact("blocks while", signals+"; for which of them nodes of NodeHealthChecks wait, no manager writes")
+		e.fact("blocks while", signals+"; no manager reports for which of them nodes of NodeHealthChecks wait")
 	}
 	e.answer(answer)
 	return e, nil

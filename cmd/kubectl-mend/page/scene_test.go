@@ -348,7 +348,7 @@ func TestWhatAUserMayNotReadIsNotSaidOfTheManager(t *testing.T) {
 		"a check of nodes that says itself that it is disabled": {aScene(ownNodes(due, saysForbidden), barredFromRequests), nodeCheck("own-nodes")},
 		"a machine that says itself that it is being remediated": {aScene(silent(due, "w1"), byTemplate, barredFromRequests, func(s *scene) {
 			s.said("w1", clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineExternallyRemediatedWaitingForRemediationReason, "", time.Minute)
-		}, reported, wrote("True", mendv1.RequestedReason, "Metal3Remediation w1 is under way for the machine")), machine("w1")},
+		}, reported, wrote("True", mendv1.RequestedReason, "Metal3Remediation w1 is in progress for the machine")), machine("w1")},
 		"a machine of a Cluster that the user may not read":            {aScene(silent(6*time.Minute, "w1"), wrote(metav1.ConditionFalse, "TooManyUnhealthy", "* Too many machines are not healthy"), barredFromClusters), machine("w1")},
 		"a check of a Cluster that the user may not read":              {aScene(silent(6*time.Minute, "w1"), barredFromClusters), check("workers")},
 		"the status of a Cluster that the user may not read":           {aScene(silent(6*time.Minute, "w1"), barredFromClusters), nil},
@@ -357,7 +357,7 @@ func TestWhatAUserMayNotReadIsNotSaidOfTheManager(t *testing.T) {
 		"a host of a remediation that the user may not read":           {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff), unreadRequests), host("rack-w1")},
 		"a machine whose host the user may not read": {aScene(silent(6*time.Minute, "w1"), hosted(func(*bmov1alpha1.BareMetalHost) {}), unreadHosts, reported,
 			wrote(metav1.ConditionFalse, "HostExternallyProvisioned", "BareMetalHost rack-w1 is externally provisioned: its owner could not provision "+
-				"another machine on it. To do: See to the host by hand, or give the check a template for power cycles")), machine("w1")},
+				"another machine on it. To do: Repair the host by hand, or give the check a template for power cycles")), machine("w1")},
 		"a remediation whose checks the user may not read": {aScene(silent(due, "w1"), powerCycled(powercycle.Booting), machineChecksBarred), remediation("w1")},
 		"a node within its time":                           {aScene(ownNodes(soon), barredFromRequests), node("n1")},
 		"a node that was remediated otherwise before": {

@@ -278,7 +278,7 @@ func (s *Status) uncover(a *inspect.Asker, namespace, cluster string, judged []e
 			parts = append(parts, explain.Number(unselected, "machine")+" selected by no check")
 		}
 		if len(notReady) > 0 {
-			parts = append(parts, "not Ready, and no check sees to it: "+text.FirstOf(notReady, mostNames))
+			parts = append(parts, "not Ready, and covered by no check: "+text.FirstOf(notReady, mostNames))
 		}
 		if s.notReady += len(notReady); len(parts) > 0 {
 			s.Uncovered = append(s.Uncovered, key.String()+": "+strings.Join(parts, "; "))
@@ -358,7 +358,7 @@ func (s *Status) troubles() string {
 		thing, says string
 	}{
 		{len(s.Unreachable), "cluster", "out of reach"}, {short, "check", "blocked by too many unhealthy"},
-		{s.notReady, "machine", "not Ready, and no check sees to that"}, {len(s.OutOfService), "host", "out of service"},
+		{s.notReady, "machine", "not Ready, and covered by no check"}, {len(s.OutOfService), "host", "out of service"},
 	} {
 		if trouble.n > 0 {
 			says += explain.Number(trouble.n, trouble.thing) + " " + trouble.says + ". "

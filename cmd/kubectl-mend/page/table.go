@@ -37,7 +37,7 @@ func (s *Status) Print(out io.Writer, l text.Layout) error {
 	if anyMissing(s.besides) {
 		p.Add("")
 	}
-	p.notBack("", "Not back, and asked for by none of these checks", s.besides)
+	p.notBack("", "Missing after remediations that none of these checks requested", s.besides)
 	p.list("Not covered by checks", s.Uncovered)
 	if len(s.OutOfService) > 0 {
 		p.list("Hosts out of service", s.OutOfService)
@@ -91,7 +91,7 @@ func (p *page) manager(m *cliv1.Manager) {
 		{m.WatchNamespace != "", "only namespace " + m.WatchNamespace},
 		{m.WatchFilter != "", "only what has the label " + clusterv1.WatchLabel + ": " + m.WatchFilter},
 		{len(m.Namespaces) > 0, "it has rights in namespace " + strings.Join(m.Namespaces, ", ") + " alone"},
-		{m.Message != "", p.Paint.Waits("whether it is one cannot be seen: " + m.Message)},
+		{m.Message != "", p.Paint.Waits("it is not known whether this is a manager: " + m.Message)},
 		{m.Teardown, p.Paint.Waits("it is in teardown, and starts nothing")},
 		{ahead > 0, p.Paint.Bad("its clock is " + explain.Brief(ahead) + " ahead of that of the API server")},
 		{ahead < 0, p.Paint.Bad("its clock is " + explain.Brief(-ahead) + " behind that of the API server")},

@@ -124,7 +124,7 @@ func chosen(fail string, candidates []candidate, failed map[nodeKey]bool) ([]nod
 	if err == nil {
 		nodes := nodesOf(candidates, func(c candidate) bool { return c.healthy && !failed[c.nodeKey] })
 		if number < 1 || number > len(nodes) {
-			return nil, fmt.Errorf("the checks select %d healthy nodes: expected a number from 1 to that", len(nodes))
+			return nil, fmt.Errorf("expected at least 1 and at most %d, the number of healthy nodes that the checks select", len(nodes))
 		}
 		return nodes[:number], nil
 	}

@@ -176,10 +176,10 @@ func (s *simulation) assumeManagers(ctx context.Context) {
 	}
 	managers.All = []managerlease.Manager{{Alive: true, Announcement: settings}}
 	if managers.Unknown != "" {
-		s.assume("Which manager runs is not known, one with default settings is assumed: " + managers.Unknown)
+		s.assume("It is not known which manager runs, so one with default settings is assumed: " + managers.Unknown)
 		return
 	}
-	s.assume("No manager of kubemend runs that stays: one with default settings is assumed")
+	s.assume("No manager of kubemend runs, or only one in teardown: one with default settings is assumed")
 }
 
 // assume adds a sentence to the assumptions, once.
@@ -282,7 +282,7 @@ func (s *simulation) settle(ctx context.Context) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("at %s the checks change things without end", s.clock.Now().Format(time.DateTime))
+	return fmt.Errorf("at %s the checks do not stop changing objects", s.clock.Now().Format(time.DateTime))
 }
 
 func (s *simulation) explain(ctx context.Context) ([]explain.Check, error) {
@@ -304,7 +304,7 @@ func (s *simulation) reconcile(ctx context.Context, check *explain.Check) {
 	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Name}
 	result, err := s.controllers[check.Kind].Reconcile(ctx, reconcile.Request{NamespacedName: key})
 	if err != nil {
-		s.assume(fmt.Sprintf("What %s does is not simulated whole: %v", check.Reference, err))
+		s.assume(fmt.Sprintf("Not all that %s does is simulated: %v", check.Reference, err))
 		result.RequeueAfter = time.Minute
 	}
 	if result.RequeueAfter > 0 {

@@ -131,7 +131,7 @@ func (s *Snapshot) takeHeader(head *header) error {
 	return nil
 }
 
-var errNoSnapshot = errors.New("it is no file that `kubectl mend record` has written")
+var errNoSnapshot = errors.New("it was not written by `kubectl mend record`")
 
 // parse returns the header of a record, which is nil for a List of kubectl, and its objects.
 func parse(from io.Reader) (*header, []runtime.RawExtension, error) {

@@ -242,10 +242,10 @@ func TestALoadedSnapshotIsTheOneThatWasSaved(t *testing.T) {
 
 func TestWhatIsNoSnapshotIsNotLoaded(t *testing.T) {
 	for name, tc := range map[string]struct{ file, want string }{
-		"nothing":        {"", "load a record: it is no file that `kubectl mend record` has written"},
-		"something else": {"kind: Pod\napiVersion: v1\n", "load a record: it is no file that `kubectl mend record` has written"},
-		"a picture":      {"\x89PNG\r\n", "load a record: it is no file that `kubectl mend record` has written"},
-		"no List":        {`{"kind":"Snapshot","apiVersion":"kubemend.io/v1alpha1"}`, "load a record: it is no file that `kubectl mend record` has written"},
+		"nothing":        {"", "load a record: it was not written by `kubectl mend record`"},
+		"something else": {"kind: Pod\napiVersion: v1\n", "load a record: it was not written by `kubectl mend record`"},
+		"a picture":      {"\x89PNG\r\n", "load a record: it was not written by `kubectl mend record`"},
+		"no List":        {`{"kind":"Snapshot","apiVersion":"kubemend.io/v1alpha1"}`, "load a record: it was not written by `kubectl mend record`"},
 		"one of a later version": {
 			`{"kind":"List","items":[{"kind":"Snapshot","apiVersion":"kubemend.io/v1"}]}`,
 			"load a record: it is of version kubemend.io/v1, and only kubemend.io/v1alpha1 is known here: another release of kubectl-mend has written it",

@@ -136,7 +136,7 @@ func (c Clusters) Doubt(client.ObjectKey, time.Time) {}
 // NodesExist reports which of the named nodes a workload cluster has.
 func (c Clusters) NodesExist(_ context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error) {
 	if why, _, unseen := c.Unseen(cluster); unseen {
-		return nil, fmt.Errorf("cluster %s cannot be asked: %s", cluster, why)
+		return nil, fmt.Errorf("cluster %s cannot be read: %s", cluster, why)
 	}
 	present := make(map[string]bool, len(names))
 	for _, name := range names {

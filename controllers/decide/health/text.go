@@ -55,11 +55,11 @@ func (f Finding) Observed() string {
 // Text says why the Node of a machine is not known, and what a user can do.
 func (o Other) Text() string {
 	if o.Twin() {
-		return fmt.Sprintf("Node %s is one of several of provider ID %q: which is the machine's is not known. Delete the others",
-			o.Name, o.Wanted)
+		return fmt.Sprintf("Several nodes have the provider ID %q, among them %s, so the node of the machine is not known. Delete the wrong ones",
+			o.Wanted, o.Name)
 	}
-	return fmt.Sprintf("Node %s has the provider ID %q, and Cluster API looks for %q: that is likely why the machine has no node. "+
-		"See whose the node is, and to the cloud controller", o.Name, o.ProviderID, o.Wanted)
+	return fmt.Sprintf("Node %s has the provider ID %q, and Cluster API looks for %q. This is likely why the machine has no node. "+
+		"Find out which machine the node belongs to, and check the cloud controller", o.Name, o.ProviderID, o.Wanted)
 }
 
 // Since says when a timeout with the doubt d begins, as a clause that follows "counted from"; empty if at the condition's last transition.
@@ -68,11 +68,11 @@ func (d Doubt) Since() string {
 	case NotSincePause:
 		return Settling.String() + " after a pause in which the condition was not renewed"
 	case NotSinceOutage:
-		return Settling.String() + " after an outage in which the node was out of reach, by the manager perhaps earlier"
+		return Settling.String() + " after an outage of the workload cluster; the manager may count from earlier"
 	case ThroughOutage:
-		return "when it was first seen, leaving out the time in which the workload cluster was out of reach"
+		return "when it was first seen, without the time in which the workload cluster was out of reach"
 	case NotSinceStamp:
-		return "when it was first seen, by the manager perhaps earlier: its lastTransitionTime is missing, or of a clock that is wrong"
+		return "when it was first seen, because its lastTransitionTime is missing or wrong; the manager may count from earlier"
 	case NodeDiffers:
 	}
 	return ""

@@ -184,7 +184,7 @@ func TestAKubeconfigThatNamesAFileOfTheManagerIsRefusedAndItsServerReceivesNoReq
 		before := asked()
 		Eventually(reachable).Should(Equal("KubeconfigRefused"))
 		Expect(conditions.GetMessage(e.check(ctx, "check"), "WorkloadClusterReachable")).To(HavePrefix(
-			"Secret c1-kubeconfig: the kubeconfig is refused: users[u].user.tokenFile names a file, which would be read where this runs. "))
+			"Secret c1-kubeconfig: the kubeconfig is refused: users[u].user.tokenFile names a file, which kubemend would read from its own disk. "))
 		Expect(asked()).To(Equal(before))
 
 		Expect(e.here.Delete(ctx, kubeconfig())).To(Succeed())

@@ -94,7 +94,7 @@ func TestAnotherWorkloadClusterBehindTheSameEndpointIsNoEvidenceAgainstAMachine(
 		time.Sleep(24 * time.Hour)
 		Expect(e.reach(ctx)()).To(Equal("WorkloadClusterChanged"))
 		Expect(conditions.GetMessage(e.check(ctx, "check"), mendv1.WorkloadClusterReachable)).To(And(
-			ContainSubstring("has UID uid-2; uid-1 is kept on the Cluster"), ContainSubstring("clusters.cluster.x-k8s.io c1 -n ns kubemend.io/workload-cluster-")))
+			ContainSubstring("has UID uid-2, but the annotation of the Cluster has uid-1"), ContainSubstring("clusters.cluster.x-k8s.io c1 -n ns kubemend.io/workload-cluster-")))
 		Expect(e.asked(ctx)).To(BeEmpty())
 		for _, name := range []string{"a", "b", "c"} {
 			Expect(e.health(ctx, name)()).To(Equal(metav1.ConditionTrue))

@@ -117,7 +117,7 @@ func TestAnOwnerThatNeverAnswersKeepsItsPlaceOnlyIfOthersOfItsKindHaveAnswered(t
 			if answers == "in v1beta1" {
 				s.change("a", func(m *clusterv1.Machine) { v1beta1conditions.Set(m, inV1Beta1) })
 				s.Eventually(func() string { return conditions.GetMessage(s.get("a"), mendv1.Remediation) }).
-					Should(HaveSuffix("It says: too few replicas"))
+					Should(HaveSuffix("The owner says: too few replicas"))
 			}
 			s.Expect(s.here.Delete(s.ctx, s.get("elsewhere"))).To(Succeed())
 			s.Expect(inFlight()).To(BeEquivalentTo(1))

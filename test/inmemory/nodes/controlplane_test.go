@@ -152,7 +152,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 				s.fails(ctx, "w1", "w2")
 				s.skipped(ctx, "check", "w1", fmt.Sprintf("%s must be in the %s namespace, that of the Machine. It is configured to be in namespace: %s",
 					far.GetKind(), s.name, "elsewhere"))
-				s.skipped(ctx, "check", "w2", "is about Machines of Cluster API, and the node belongs to none of this cluster")
+				s.skipped(ctx, "check", "w2", "remediates Machines of Cluster API, and this node has no Machine in this cluster")
 				Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1", "w2"}))
 				Expect(s.nodesRequested(ctx)()).To(BeEmpty())
 				Expect(s.lease(ctx, "w1")).To(BeNil())
