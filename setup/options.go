@@ -136,8 +136,8 @@ func (o *Options) addEndpoints(fs *pflag.FlagSet) {
 
 func (o *Options) addKinds(fs *pflag.FlagSet) {
 	fs.Var(flags.OneOf(&o.metal3Remediations, crdgate.Auto, crdgate.On, crdgate.Off), "metal3-remediations",
-		"Whether to act on Metal3Remediations. auto: unless their CRD belongs to CAPM3, or CAPM3's controller runs. on, off: always, never. "+
-			"The manager acts on HostRemediations wherever their CRD is installed.")
+		"Whether to act on Metal3Remediations. auto: unless their CRD belongs to CAPM3, or CAPM3's controller runs. on, off: always, "+
+			"never. The manager acts on HostRemediations wherever their CRD is installed.")
 	fs.Var(flags.OneOf(&o.nodeChecks, crdgate.Auto, crdgate.On, crdgate.Off), "node-health-checks",
 		"Whether to act on NodeHealthChecks. auto: unless the Operator Lifecycle Manager installed their CRD, or medik8s' operator runs. "+
 			"on, off: always, never. They have no namespace: of several managers in one cluster, all but one need off.")

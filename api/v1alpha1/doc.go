@@ -185,13 +185,13 @@ const (
 	EventReachable              = "WorkloadClusterReachable"   // Normal on check: it is back
 	EventWorkloadClusterChanged = "WorkloadClusterChanged"     // Warning on check: another workload cluster answers
 	EventCheckClaimed           = "CheckClaimed"               // Normal on check: a RemediationPolicy claims it
-	EventCheckReleased          = "CheckReleased"              // Normal, Warning on check: no policy claims it, or kubemend is being removed
+	EventCheckReleased          = "CheckReleased"              // Normal, Warning on check: no policy claims it, or kubemend is removed
 	EventCheckNotClaimed        = "CheckNotClaimed"            // Warning on check: a policy claims it, but it is paused for all controllers
 	EventMarksRemoved           = "MarksRemoved"               // Normal on all kinds: at removal kubemend removed its marks
 	EventNotRemoved             = "NotRemoved"                 // Warning on Cluster: at removal its nodes could not be read
 	EventRequestedByHand        = "RemediationRequested"       // Normal on Machine: a person ran `kubectl mend remediate`
 	EventReset                  = "MarksReset"                 // Normal on BareMetalHost, Machine: a person ran `kubectl mend reset`
 	EventRequestReleased        = "RemediationRequestReleased" // Normal on Machine: a request that its check does not need was deleted
-	EventCapacityBack           = "CapacityBack"               // Normal on check, Machine: it is healthy again, or another one is in its place
+	EventCapacityBack           = "CapacityBack"               // Normal on check, Machine: it is healthy again, or was replaced
 	EventCapacityNotComing      = "CapacityNotComing"          // Normal, Warning on check, Machine: the remediation is over without that
 )

@@ -168,6 +168,7 @@ func putBackInService(node *corev1.Node, by Owner) {
 	}
 	delete(node.Annotations, FencedByAnnotation)
 	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == infrav1.OutOfServiceTaintKey && t.Value == infrav1.OutOfServiceTaintValue && t.Effect == infrav1.OutOfServiceTaintEffect
+		return t.Key == infrav1.OutOfServiceTaintKey && t.Value == infrav1.OutOfServiceTaintValue &&
+			t.Effect == infrav1.OutOfServiceTaintEffect
 	})
 }

@@ -305,7 +305,8 @@ func (h *Hosts) Refresh(ctx context.Context, found *Found) error {
 	case !live.DeletionTimestamp.IsZero():
 		*found = deleting(From(live))
 	case found.Is == powercycle.HostOurs && !sameConsumer(found.Host.Consumer, live.Spec.ConsumerRef):
-		*found = Found{Host: From(live), Is: powercycle.HostForeign, Why: fmt.Sprintf("spec.consumerRef of BareMetalHost %s has changed", key)}
+		*found = Found{Host: From(live), Is: powercycle.HostForeign,
+			Why: fmt.Sprintf("spec.consumerRef of BareMetalHost %s has changed", key)}
 	default:
 		found.Host = From(live)
 	}

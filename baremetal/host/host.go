@@ -35,7 +35,8 @@ type Host struct {
 
 // From returns the Host of a BareMetalHost.
 func From(bmh *bmov1alpha1.BareMetalHost) *Host {
-	return &Host{ObjectMeta: bmh.ObjectMeta, Power: PowerOf(bmh), Consumer: bmh.Spec.ConsumerRef, Model: modelOf(bmh.Status.HardwareDetails)}
+	return &Host{ObjectMeta: bmh.ObjectMeta, Power: PowerOf(bmh), Consumer: bmh.Spec.ConsumerRef,
+		Model: modelOf(bmh.Status.HardwareDetails)}
 }
 
 // List returns the hosts that reader lists.
@@ -82,7 +83,8 @@ func slimHardware(hardware *bmov1alpha1.HardwareDetails) *bmov1alpha1.HardwareDe
 		return nil
 	}
 	return &bmov1alpha1.HardwareDetails{SystemVendor: bmov1alpha1.HardwareSystemVendor{
-		Manufacturer: workload.Interned(hardware.SystemVendor.Manufacturer), ProductName: workload.Interned(hardware.SystemVendor.ProductName),
+		Manufacturer: workload.Interned(hardware.SystemVendor.Manufacturer),
+		ProductName:  workload.Interned(hardware.SystemVendor.ProductName),
 	}}
 }
 
@@ -126,8 +128,9 @@ func PowerOf(host *bmov1alpha1.BareMetalHost) powercycle.Power {
 	p := powercycle.Power{
 		Wanted: host.Spec.Online, KeptOffBy: keptOffByHand(host), PoweredOn: host.Status.PoweredOn, NoPowerOff: host.Spec.DisablePowerOff,
 		Unmanaged: unmanaged(host), External: host.Status.Provisioning.State == bmov1alpha1.StateExternallyProvisioned,
-		Serviced: host.Status.OperationalStatus == bmov1alpha1.OperationalStatusServicing || host.Status.ErrorType == bmov1alpha1.ServicingError,
-		Fails:    host.Status.ErrorType == bmov1alpha1.PowerManagementError,
+		Serviced: host.Status.OperationalStatus == bmov1alpha1.OperationalStatusServicing ||
+			host.Status.ErrorType == bmov1alpha1.ServicingError,
+		Fails: host.Status.ErrorType == bmov1alpha1.PowerManagementError,
 	}
 	_, paused := host.Annotations[bmov1alpha1.PausedAnnotation]
 	_, detached := host.Annotations[bmov1alpha1.DetachedAnnotation] // status stays detached while the host is attached again

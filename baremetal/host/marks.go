@@ -108,7 +108,8 @@ func RebootAsked(host metav1.Object) bool {
 
 // KeepOff asks BMO to power the host off and to keep it off. The error is a conflict if the host has changed since it was read.
 func (h *Hosts) KeepOff(ctx context.Context, host metav1.Object, by Remediation) error {
-	return h.annotateAsRead(ctx, host, "ask to power off", map[string]any{infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue})
+	asks := map[string]any{infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue}
+	return h.annotateAsRead(ctx, host, "ask to power off", asks)
 }
 
 // AskReceipt asks BMO to show that it has read the hardware since asked. BMO removes the annotation reboot.metal3.io from a host that is

@@ -200,8 +200,9 @@ var (
 
 	hostMissing = is("host not to be found", func(s situation) bool { return s.Host == HostGone })
 	hostLost    = timed("host gone for too long", situation.lost, func(s situation) bool { return s.Host == HostGone && !s.HostUnnamed })
-	hostless    = timed("no host named for too long", situation.unnamed, func(s situation) bool { return s.Host == HostGone && s.HostUnnamed })
-	hostAway    = guard{name: "host gone", until: situation.unnamed, holds: func(s situation) bool {
+	hostless    = timed("no host named for too long", situation.unnamed,
+		func(s situation) bool { return s.Host == HostGone && s.HostUnnamed })
+	hostAway = guard{name: "host gone", until: situation.unnamed, holds: func(s situation) bool {
 		return s.Host == HostGone && !(s.HostUnnamed && s.past(s.unnamed()))
 	}}
 	hostExternal   = is("host externally provisioned", func(s situation) bool { return s.External })
@@ -297,8 +298,10 @@ var (
 	placeless     = is("no place by RemediationPolicies", func(s situation) bool { return s.queued() && s.Placeless })
 	queuedTooLong = timed("not first in the queue, out of time",
 		func(s situation) time.Time { return s.Since.Add(s.Queue) }, situation.queued)
-	notKeptOffNotFirst     = is("not kept powered off, not first in the queue", func(s situation) bool { return !s.holding() && s.queued() })
-	rebootNotAskedNotFirst = is("reboot not asked for, not first in the queue", func(s situation) bool { return !s.RebootAsked && s.queued() })
+	notKeptOffNotFirst = is("not kept powered off, not first in the queue",
+		func(s situation) bool { return !s.holding() && s.queued() })
+	rebootNotAskedNotFirst = is("reboot not asked for, not first in the queue",
+		func(s situation) bool { return !s.RebootAsked && s.queued() })
 
 	rebootNotAskedDisproved = is("reboot not asked for, an earlier power-off of the host disproved",
 		func(s situation) bool { return !s.RebootAsked && s.Disproved })
@@ -327,7 +330,8 @@ var (
 	lateUnreachable = timed("out of time, workload cluster out of reach", situation.stateDeadline,
 		func(s situation) bool { return s.OutOfReach && (!s.ControlPlane || s.ClusterChanged) })
 	clusterChanged     = is("another workload cluster answers", func(s situation) bool { return s.ClusterChanged })
-	powerUnmanagedLong = timed("power not managed for too long", situation.stateDeadline, func(s situation) bool { return s.Unmanaged != "" })
+	powerUnmanagedLong = timed("power not managed for too long", situation.stateDeadline,
+		func(s situation) bool { return s.Unmanaged != "" })
 
 	keptOffByOthers = is("host kept powered off by others", situation.keptOff)
 	keptOffLong     = timed("host kept powered off by others for too long", situation.stateDeadline, situation.keptOff)
@@ -341,7 +345,8 @@ var (
 
 	powerFails = is("power management fails", func(s situation) bool { return s.powerFails() })
 
-	pausedKeptOff         = is("paused, host kept powered off", func(s situation) bool { return s.Paused && (s.KeptOff || s.RebootPending) })
+	pausedKeptOff = is("paused, host kept powered off",
+		func(s situation) bool { return s.Paused && (s.KeptOff || s.RebootPending) })
 	pausedWithAnnotations = is("paused, host has power annotations of ours",
 		func(s situation) bool { return s.Paused && s.HasPowerAnnotations })
 	pausedFenced = guard{name: "paused, node fenced by us", until: situation.deadline, holds: func(s situation) bool {

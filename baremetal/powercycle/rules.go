@@ -161,7 +161,8 @@ var (
 	StepUndoneReason = says(Rule{
 		Reason: "StepUndone", Message: "Another client removed what kubemend wrote to the host; it is written again after a while",
 		variants: []variant{
-			{detail: AsksPerson, message: "Another client keeps removing what kubemend writes to host or node; it is written again after a while"},
+			{detail: AsksPerson, message: "Another client keeps removing what kubemend writes to host or node; it is written again " +
+				"after a while"},
 			{from: []State{MovingWorkload}, message: "Another client removed the fence from the node; it is fenced again after a while"},
 		},
 		detail: func(c *Cycle) string {
@@ -259,7 +260,8 @@ var (
 	NodeMismatchReason = says(Rule{
 		Reason: "NodeMismatch", Message: "Another node has the name of the machine's node; it is not fenced, and the host is powered on",
 		variants: []variant{
-			{do: Advance, detail: NodeTwins, message: "Several nodes have the machine's provider ID; none is fenced, and the host is powered on"},
+			{do: Advance, detail: NodeTwins, message: "Several nodes have the machine's provider ID; none is fenced, and the host is " +
+				"powered on"},
 			{detail: NodeTwins, message: "Several nodes have the machine's provider ID: it is not known which of them runs on the host"},
 		},
 		detail: func(c *Cycle) string { return c.Twin },
@@ -281,7 +283,8 @@ var (
 		Blocks:   true,
 	})
 	WorkloadStuckReason = says(Rule{
-		Reason: "WorkloadStuck", Message: "The workload did not move in time; the host is powered on all the same", detail: (*Cycle).LeftOnNode,
+		Reason: "WorkloadStuck", Message: "The workload did not move in time; the host is powered on all the same",
+		detail: (*Cycle).LeftOnNode,
 		variants: []variant{
 			{do: Unfence, message: "The workload did not move in time; the fence is removed from the node before its host is powered on"},
 		},
@@ -297,7 +300,8 @@ var (
 		variants: []variant{
 			{from: []State{Preparing}, message: "The fence of the last attempt is removed from the node"},
 			{from: []State{PoweringOff}, message: "The host is on while its node is fenced; the fence is removed until it is off again"},
-			{from: []State{RequestingOwner}, message: "The fence is removed from the node before the owner of the machine is asked to replace it"},
+			{from: []State{RequestingOwner}, message: "The fence is removed from the node before the owner of the machine is asked to " +
+				"replace it"},
 		},
 	})
 
@@ -368,7 +372,8 @@ var (
 			{from: []State{RequestingOwner}, message: "The machine is healthy after all, and its owner is not asked to replace it"},
 		},
 	})
-	NoLongerNeededReason  = says(Rule{Reason: "NoLongerNeeded", Message: "The remediation is being deleted after its host was power-cycled"})
+	NoLongerNeededReason = says(Rule{Reason: "NoLongerNeeded",
+		Message: "The remediation is being deleted after its host was power-cycled"})
 	CancelledReason       = says(Rule{Reason: "Cancelled", Message: "The remediation is being deleted", OnHost: true})
 	MachineGoneReason     = says(Rule{Reason: "MachineGone", Message: "The machine does not exist any more"})
 	MachineDeletingReason = says(Rule{Reason: "MachineDeleting", Message: "The machine is being deleted"})

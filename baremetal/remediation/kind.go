@@ -133,7 +133,8 @@ func (m metal3) Strategy() *mendv1.HostRemediationStrategy {
 	}
 	seconds := cmp.Or(s.TimeoutSeconds, infrav1.DefaultTimeoutSeconds)
 	return &mendv1.HostRemediationStrategy{
-		Type: s.Type, RetryLimit: ptr.To(max(s.RetryLimit, infrav1.DefaultRetryLimit)), TimeoutSeconds: seconds, BootTimeoutSeconds: seconds,
+		Type: s.Type, RetryLimit: ptr.To(max(s.RetryLimit, infrav1.DefaultRetryLimit)), TimeoutSeconds: seconds,
+		BootTimeoutSeconds: seconds,
 	}
 }
 

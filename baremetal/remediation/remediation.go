@@ -214,7 +214,8 @@ func RequestOwner(ctx context.Context, c client.Client, m *clusterv1.Machine, no
 	if !judged {
 		conditions.Set(next, metav1.Condition{
 			Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now),
-			Reason: mendv1.PowerCycleFailedReason, Message: "Power-cycling the host did not help, and no MachineHealthCheck judges the machine",
+			Reason: mendv1.PowerCycleFailedReason, Message: "Power-cycling the host did not help, and no MachineHealthCheck judges " +
+				"the machine",
 		})
 		v1beta1conditions.Set(next, &clusterv1.Condition{
 			Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionFalse,
@@ -237,7 +238,8 @@ func RequestOwner(ctx context.Context, c client.Client, m *clusterv1.Machine, no
 func WithdrawFromOwner(ctx context.Context, c client.Client, m *clusterv1.Machine) error {
 	next := m.DeepCopy()
 	cond := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition)
-	asked := cond != nil && cond.Status == metav1.ConditionFalse && cond.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason
+	asked := cond != nil && cond.Status == metav1.ConditionFalse &&
+		cond.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason
 	if asked {
 		conditions.Delete(next, clusterv1.MachineOwnerRemediatedCondition)
 		v1beta1conditions.Delete(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition)

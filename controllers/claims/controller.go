@@ -75,13 +75,14 @@ const (
 // SetupWithManager makes r a controller of mgr.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
 	labelChanged := predicate.LabelChangedPredicate{}
+	ofCluster := func(ctx context.Context, cluster client.Object) []reconcile.Request {
+		return r.checksOf(ctx, client.ObjectKeyFromObject(cluster))
+	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("claims").
 		WithOptions(options).
 		For(&clusterv1.MachineHealthCheck{}, builder.WithPredicates(predicate.Or(predicate.AnnotationChangedPredicate{}, labelChanged))).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, cluster client.Object) []reconcile.Request {
-			return r.checksOf(ctx, client.ObjectKeyFromObject(cluster))
-		}), builder.WithPredicates(labelChanged)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster), builder.WithPredicates(labelChanged)).
 		WatchesRawSource(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.Ledger.OnSet(func() {
 				for _, check := range r.checksOf(ctx, client.ObjectKey{}) {

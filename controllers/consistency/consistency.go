@@ -136,7 +136,9 @@ func (w *Waits) Reset(key client.ObjectKey) { w.times.Delete(key) }
 
 // Read reads an object from a cache or, if the cache does not have it, from the API server, because a new object may not be in the cache
 // yet. It reports whether the object exists.
-func Read(ctx context.Context, cache, live client.Reader, key client.ObjectKey, obj client.Object, options ...client.GetOption) (found bool, err error) {
+func Read(
+	ctx context.Context, cache, live client.Reader, key client.ObjectKey, obj client.Object, options ...client.GetOption,
+) (found bool, err error) {
 	if err = cache.Get(ctx, key, obj, options...); apierrors.IsNotFound(err) {
 		err = live.Get(ctx, key, obj)
 	}

@@ -44,7 +44,8 @@ func MachineHealthChecks() *Service {
 func Metal3Remediations(choice Choice) *Service {
 	return &Service{
 		CRD: Metal3CRD, Needs: []string{HostCRD, betweenCRD}, Choice: choice, Foreign: capm3,
-		Other: &OtherController{Name: "CAPM3's controller", Lease: "controller-leader-election-capm3", Namespaces: []string{"capm3-system"}},
+		Other: &OtherController{Name: "CAPM3's controller", Lease: "controller-leader-election-capm3",
+			Namespaces: []string{"capm3-system"}},
 	}
 }
 

@@ -333,10 +333,12 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	_ = fs.MarkHidden("fencing") // it cannot fail: the flag exists
 	fs.DurationVar(&o.OrphanGrace, "orphan-grace-period", 5*time.Minute,
 		"How long an annotation that keeps a BareMetalHost powered off, or the fence of a node, stays when its remediation does not exist.")
-	fs.IntVar(&o.Concurrency, "hostremediation-concurrency", 20, "Number of remediations of hosts, of each kind, to process at the same time.")
+	fs.IntVar(&o.Concurrency, "hostremediation-concurrency", 20,
+		"Number of remediations of hosts, of each kind, to process at the same time.")
 }
 
 // Validate returns every invalid value.
 func (o *Options) Validate() error {
-	return errors.Join(flags.Positive("hostremediation-concurrency", o.Concurrency), flags.NotNegative("orphan-grace-period", o.OrphanGrace))
+	return errors.Join(flags.Positive("hostremediation-concurrency", o.Concurrency),
+		flags.NotNegative("orphan-grace-period", o.OrphanGrace))
 }

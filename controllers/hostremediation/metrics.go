@@ -31,8 +31,8 @@ var (
 
 	unfenced = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_host_remediation_attempts_unfenced_total",
-		Help: "Attempts to power-cycle a host that could not fence its node, so that its workload does not move, by reason: FencingImpossible, " +
-			"HostServiced, PowerOffTimedOut, ClusterUnreachable, WorkloadStuck, NodeMismatch, PowerOffDisabled.",
+		Help: "Attempts to power-cycle a host that could not fence its node, so that its workload does not move, by reason: " +
+			"FencingImpossible, HostServiced, PowerOffTimedOut, ClusterUnreachable, WorkloadStuck, NodeMismatch, PowerOffDisabled.",
 	}, []string{"namespace", "cluster", "kind", "reason"})
 
 	fencesLeft = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -158,10 +158,12 @@ func newGauges() underWayGauges {
 			"Unix time at which the host that is kept powered off the longest was asked to power off; no series if there is none.",
 			"namespace", "kind"),
 		stuck: gauge("kubemend_host_remediations_stuck",
-			"Remediations of hosts that are a minute past the timeout of their state: something refuses what they ask for.", "namespace", "kind"),
+			"Remediations of hosts that are a minute past the timeout of their state: something refuses what they ask for.",
+			"namespace", "kind"),
 		persons: gauge("kubemend_host_remediations_waiting_for_person",
-			"Remediations of hosts that wait for a person, by reason: ClusterUnreachable, FencingImpossible, HostGone, HostKeptOff, HostNotReady, "+
-				"HostServiced, HostSwitchedOff, NodeMismatch, OperatorSilent, PowerOffDisproved, QueueTimedOut, StepUndone.",
+			"Remediations of hosts that wait for a person, by reason: ClusterUnreachable, FencingImpossible, HostGone, HostKeptOff, "+
+				"HostNotReady, HostServiced, HostSwitchedOff, NodeMismatch, OperatorSilent, PowerOffDisproved, QueueTimedOut, "+
+				"StepUndone.",
 			"namespace", "cluster", "kind", "reason"),
 	}
 }

@@ -104,7 +104,8 @@ func queuedOf(existing remediation.Existing, m *clusterv1.Machine, self client.O
 		rec, err := remediation.RecordOf(rem)
 		waits := powercycle.Reason(rem.GetAnnotations()[mendv1.WaitsForAnnotation])
 		queue = append(queue, powercycle.Queued{
-			Memory: rec.Memory, Name: rem.Kind.Kind + " " + rem.GetName(), UID: string(rem.GetUID()), Created: rem.GetCreationTimestamp().Time,
+			Memory: rec.Memory, Name: rem.Kind.Kind + " " + rem.GetName(), UID: string(rem.GetUID()),
+			Created:    rem.GetCreationTimestamp().Time,
 			Unreadable: err != nil, Leaves: !rem.GetDeletionTimestamp().IsZero() || annotations.HasPaused(rem) ||
 				waits == powercycle.RemediationLoopReason || waits == powercycle.WaitingForPolicyReason,
 		})

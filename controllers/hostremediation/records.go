@@ -74,7 +74,8 @@ func describeHealth(spec *mendv1.RemediationRecordSpec, obs *observed) {
 	if ready := conditionOf(obs.node, corev1.NodeReady); ready != nil && ready.Status != corev1.ConditionTrue {
 		spec.UnhealthySince = moment(ready.LastTransitionTime.Time)
 		spec.Evidence = append(spec.Evidence, mendv1.RecordEvidence{
-			Type: string(ready.Type), Status: string(ready.Status), Since: spec.UnhealthySince, Message: cmp.Or(ready.Message, ready.Reason),
+			Type: string(ready.Type), Status: string(ready.Status), Since: spec.UnhealthySince,
+			Message: cmp.Or(ready.Message, ready.Reason),
 		})
 	}
 	if c := conditions.Get(obs.machine, clusterv1.MachineHealthCheckSucceededCondition); c != nil && c.Status == metav1.ConditionFalse {
@@ -147,7 +148,8 @@ func (r *Reconciler) judging(ctx context.Context, obs *observed) *clusterv1.Mach
 	for i := range list.Items {
 		check := &list.Items[i]
 		ref := check.Spec.Remediation.TemplateRef
-		if ref.Name != from || !remediationrequest.ClonedFrom(obs.rem, remediationrequest.TemplateKind(ref)) || !capi.Judges(check, obs.machine) {
+		if ref.Name != from || !remediationrequest.ClonedFrom(obs.rem, remediationrequest.TemplateKind(ref)) ||
+			!capi.Judges(check, obs.machine) {
 			continue
 		}
 		if found != nil {

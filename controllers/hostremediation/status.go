@@ -59,7 +59,8 @@ func (obs *observed) cycle() *powercycle.Cycle {
 	return &powercycle.Cycle{
 		Facts: obs.facts, Policy: obs.policy, After: obs.record.Memory, Pause: obs.pause(), Ahead: obs.ahead,
 		Mismatch: obs.found.Why, Undoers: obs.undoers,
-		Unseen: obs.unseenBecause, Twin: obs.twin, IdleVolumes: strings.Join(obs.seen.Idle, ", "), Left: obs.seen.Left, LeftCount: obs.seen.Count,
+		Unseen: obs.unseenBecause, Twin: obs.twin, IdleVolumes: strings.Join(obs.seen.Idle, ", "), Left: obs.seen.Left,
+		LeftCount: obs.seen.Count,
 	}
 }
 
@@ -119,7 +120,8 @@ func reached(kind string, m powercycle.Memory, noPowerOff bool) metav1.Condition
 	switch {
 	case noPowerOff && (kind == infrav1.PoweredOffCondition || kind == infrav1.WorkloadMovedCondition):
 		c.Status, c.Reason = metav1.ConditionFalse, notProvenReason
-		c.Message = "spec.disablePowerOff of the host is set: it is rebooted, whether it was off cannot be proven, and its node is not fenced"
+		c.Message = "spec.disablePowerOff of the host is set: it is rebooted, whether it was off cannot be proven, and its node is " +
+			"not fenced"
 	case kind == infrav1.PoweredOffCondition && (m.Moved == powercycle.FencingImpossibleReason || m.Moved == powercycle.HostServicedReason):
 		c.Status, c.Reason = metav1.ConditionFalse, string(m.Moved)
 	case kind == infrav1.WorkloadMovedCondition && !slices.Contains(moved, m.Moved):
@@ -161,9 +163,10 @@ func outcome(state powercycle.State, marked bool, step powercycle.Step, message 
 
 // phases has the phase of each state, in CAPM3's words.
 var phases = map[powercycle.State]infrav1.RemediationPhase{
-	powercycle.Preparing: infrav1.PhaseRunning, powercycle.PoweringOff: infrav1.PhaseRunning, powercycle.MovingWorkload: infrav1.PhaseRunning,
-	powercycle.Rebooting: infrav1.PhaseRunning, powercycle.PoweringOn: infrav1.PhaseWaiting, powercycle.Booting: infrav1.PhaseWaiting,
-	powercycle.Servicing: infrav1.PhaseWaiting, powercycle.RequestingOwner: infrav1.PhaseWaiting, powercycle.Succeeded: infrav1.PhaseWaiting,
+	powercycle.Preparing: infrav1.PhaseRunning, powercycle.PoweringOff: infrav1.PhaseRunning,
+	powercycle.MovingWorkload: infrav1.PhaseRunning, powercycle.Rebooting: infrav1.PhaseRunning,
+	powercycle.PoweringOn: infrav1.PhaseWaiting, powercycle.Booting: infrav1.PhaseWaiting, powercycle.Servicing: infrav1.PhaseWaiting,
+	powercycle.RequestingOwner: infrav1.PhaseWaiting, powercycle.Succeeded: infrav1.PhaseWaiting,
 	powercycle.OwnerRequested: infrav1.PhaseDeleting,
 	powercycle.Failed:         infrav1.PhaseFailed, powercycle.Ended: infrav1.PhaseWaiting, powercycle.Stopped: infrav1.PhaseFailed,
 }
@@ -230,7 +233,8 @@ func (r *Reconciler) report(ctx context.Context, obs *observed, done bool) {
 			r.measure(&t.observed, t.step)
 		}
 		if t.step.Do != powercycle.Wait {
-			log.FromContext(ctx).Info("Took a step", "action", t.step.Do, "state", t.step.Next, "reason", t.step.Reason, "attempt", t.record.Attempt,
+			log.FromContext(ctx).Info("Took a step", "action", t.step.Do, "state", t.step.Next, "reason", t.step.Reason,
+				"attempt", t.record.Attempt,
 				"BareMetalHost", klog.KRef(obs.rem.GetNamespace(), obs.record.Host))
 		}
 	}

@@ -208,7 +208,8 @@ func machineChanges() predicate.Predicate {
 		before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
 		decisive := []string{clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineOwnerRemediatedCondition}
 		return before.UID != after.UID || annotations.HasPaused(before) != annotations.HasPaused(after) ||
-			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || before.Status.NodeRef.Name != after.Status.NodeRef.Name ||
+			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+			before.Status.NodeRef.Name != after.Status.NodeRef.Name ||
 			slices.ContainsFunc(decisive, func(cond string) bool {
 				return conditions.IsTrue(before, cond) != conditions.IsTrue(after, cond) ||
 					conditions.IsFalse(before, cond) != conditions.IsFalse(after, cond)

@@ -154,8 +154,8 @@ func inLoop(c *Case) rule.Blocker {
 	}
 	return rule.Blocker{
 		Detail: fmt.Sprintf("remediation %d since %s", loop.Times+1, stamp(loop.Since)), Until: until,
-		Text: fmt.Sprintf("The machine never had a node, and neither had the Machines of %s %s that were remediated before it (%d since %s). "+
-			"kubemend waits longer before each replacement", owner.Kind, owner.Name, loop.Times, stamp(loop.Since)),
+		Text: fmt.Sprintf("The machine never had a node, and neither had the Machines of %s %s that were remediated before it (%d "+
+			"since %s). kubemend waits longer before each replacement", owner.Kind, owner.Name, loop.Times, stamp(loop.Since)),
 		Fix: "Find out why Machines of " + owner.Kind + " " + owner.Name + " do not start; to have this one replaced now, mark it " +
 			"with the annotation " + clusterv1.RemediateMachineAnnotation,
 	}

@@ -257,8 +257,8 @@ func effective(facts *Facts) metav1.Condition {
 	}
 	if facts.Policy.Misjudges(facts.ClockAhead) {
 		flaw(string(ManagerClockWrong), "The clock of the manager differs from that of an API server, here or of Cluster "+
-			facts.Check.Spec.ClusterName+", by more than the shortest timeout of the check: kubemend judges no machine until the clocks agree. "+
-			"Find out from kubemend_clock_error_seconds which clock is wrong, and set it")
+			facts.Check.Spec.ClusterName+", by more than the shortest timeout of the check: kubemend judges no machine until the "+
+			"clocks agree. Find out from kubemend_clock_error_seconds which clock is wrong, and set it")
 	}
 	switch len(lines) {
 	case 0:

@@ -223,7 +223,8 @@ func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options
 		Named("machinehealthcheck-release").
 		WithOptions(options).
 		Watches(&clusterv1.Machine{}, enqueue.Merged[client.Object](self), builder.WithPredicates(markedMachines, machineChanges())).
-		Watches(&clusterv1.MachineHealthCheck{}, enqueue.Merged[client.Object](r.machinesToRelease), builder.WithPredicates(checkChanges())).
+		Watches(&clusterv1.MachineHealthCheck{}, enqueue.Merged[client.Object](r.machinesToRelease),
+			builder.WithPredicates(checkChanges())).
 		Watches(&clusterv1.Cluster{}, enqueue.Merged[client.Object](r.machinesToRelease), builder.WithPredicates(clusterChanges())).
 		WatchesRawSource(r.Kinds.Source(remediationrequest.Changed(enqueue.Merged[*remediationrequest.Metadata](self)))).
 		Complete(r)

@@ -75,7 +75,8 @@ var rules = slices.Concat([]Rule{
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
 				EndsWhen: "the infrastructure of Cluster " + c.Check.Spec.ClusterName + " is ready",
-				Text:     "The infrastructure of Cluster " + c.Check.Spec.ClusterName + " is not ready: kubemend judges no machine until it is",
+				Text: "The infrastructure of Cluster " + c.Check.Spec.ClusterName +
+					" is not ready: kubemend judges no machine until it is",
 			}
 		},
 	},
@@ -194,7 +195,8 @@ var rules = slices.Concat([]Rule{
 		},
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
-				Reason: NotRead, Text: "kubemend cannot read the power cycles in progress, or the host of the machine", Until: c.unreadUntil(),
+				Reason: NotRead, Text: "kubemend cannot read the power cycles in progress, or the host of the machine",
+				Until:    c.unreadUntil(),
 				EndsWhen: "kubemend can read them, or " + CyclesUnreadFor.String() + " after the first failed attempt",
 			}
 		},

@@ -287,7 +287,8 @@ func inProgress(facts *Facts, decision *Decision) metav1.Condition {
 		}
 		if silent := target.silentFrom(); decision.InFlight && !silent.IsZero() && !facts.Now.Before(silent) {
 			return condition(mendv1.Remediation, metav1.ConditionFalse, mendv1.OwnerSilentReason,
-				text+". The owner has not acted for an hour; the machine blocks no other: repair or delete it by hand, or give the check a template")
+				text+". The owner has not acted for an hour; the machine blocks no other: repair or delete it by hand, or give the "+
+					"check a template")
 		}
 		return condition(mendv1.Remediation, metav1.ConditionTrue, mendv1.OwnerAskedReason, text)
 	}

@@ -76,7 +76,8 @@ func (r *Reconciler) SetupWithManager(
 			builder.WithPredicates(checkChanges())).
 		Watches(&clusterv1.Machine{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checksOfMachineOrSpare),
 			builder.WithPredicates(r.othersWrites(), machineChanges())).
-		Watches(&clusterv1.Cluster{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checksOfCluster), builder.WithPredicates(clusterChanges())).
+		Watches(&clusterv1.Cluster{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checksOfCluster),
+			builder.WithPredicates(clusterChanges())).
 		WatchesRawSource(cc.GetClusterSource("machinehealthcheck", r.checksOfCluster, clustercache.WatchForProbeFailure(probeLost))).
 		WatchesRawSource(source.Func(r.hear)).
 		WatchesRawSource(r.Kinds.Source(remediationrequest.Changed(

@@ -35,7 +35,8 @@ func (m Manager) StandsOff(obj client.Object, cluster *clusterv1.Cluster) Off {
 	startAnother := "start a manager for namespace " + obj.GetNamespace()
 	switch a := m.Announcement; {
 	case !m.Alive:
-		return Off{Reason: "NotRunning", Because: fmt.Sprintf("the one in %s is gone since %s", m.Namespace, m.Gone.UTC().Format(time.RFC3339))}
+		return Off{Reason: "NotRunning", Because: fmt.Sprintf("the one in %s is gone since %s",
+			m.Namespace, m.Gone.UTC().Format(time.RFC3339))}
 	case m.Unverified != "":
 		return Off{Reason: unverified,
 			Because: fmt.Sprintf("it is not known whether the lease in %s belongs to a manager (%s)", m.Namespace, m.Unverified)}

@@ -210,7 +210,8 @@ func (r *Reconciler) confirmTurn(ctx context.Context, state *observed) (doubt st
 			request := &list.Items[i]
 			seen := state.byName[objectKey{kind.GroupKind(), request.Namespace, request.Name}]
 			if seen == nil || seen.GetUID() != request.UID {
-				return "there is " + kind.Kind + " " + client.ObjectKeyFromObject(request).String() + " for a node of the control plane", nil
+				return "there is " + kind.Kind + " " + client.ObjectKeyFromObject(request).String() +
+					" for a node of the control plane", nil
 			}
 		}
 	}

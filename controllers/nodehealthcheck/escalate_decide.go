@@ -51,7 +51,8 @@ func (c *Case) escalated() []escalation.Request {
 		if r := &c.n.Requests[j]; r.Step >= 0 {
 			processing, since := escalation.Says(r.Object, nhcv1.ProcessingCondition)
 			requests = append(requests, escalation.Request{
-				Step: r.Step, Started: c.Requests[j].Counted, GivenUp: r.GivenUp(), Notified: r.notified(), Deleting: !r.Deleting().IsZero(),
+				Step: r.Step, Started: c.Requests[j].Counted, GivenUp: r.GivenUp(), Notified: r.notified(),
+				Deleting:  !r.Deleting().IsZero(),
 				Succeeded: r.succeeded(), Processing: processing, ProcessingSince: since,
 			})
 		}

@@ -45,7 +45,8 @@ func NodeCheck(f *Facts, p *Plan) *explain.Check {
 		return c
 	}
 	c.Counts = p.Population
-	c.Next = explain.Sooner(explain.Step{At: f.Retry, Reason: explain.ReadAgain, Text: "kubemend tries again to read what it could not read"},
+	c.Next = explain.Sooner(explain.Step{At: f.Retry, Reason: explain.ReadAgain,
+		Text: "kubemend tries again to read what it could not read"},
 		explain.Step{At: p.Storm.Recheck, Reason: explain.CooldownEnds, Text: StormEnds})
 	for i := range f.Nodes {
 		target := nodeTarget(f, p, i)
@@ -142,7 +143,8 @@ func nodeNext(f *Facts, n *Node, d *Decision, target *explain.Target) explain.St
 	case d.ends():
 		return explain.Step{Reason: explain.RequestsDeleted, Text: "kubemend deletes its requests"}
 	case d.Missing && !n.Remediated():
-		return explain.Step{At: d.MissedSince.Add(controlplane.ReplacementPatience), Reason: explain.NodeStaysAway, Text: "the limits ignore it"}
+		return explain.Step{At: d.MissedSince.Add(controlplane.ReplacementPatience), Reason: explain.NodeStaysAway,
+			Text: "the limits ignore it"}
 	case target.InFlight:
 		text := fmt.Sprintf("%s goes on; it is deleted when the node is healthy", target.Requests[0])
 		return explain.Step{Reason: explain.RemediatorActs, Text: text}
@@ -274,11 +276,12 @@ var escalationTexts = map[string]string{
 	escalation.AwaitingDeletion: "The request of {step} is being deleted, kubemend makes a new one when it is gone",
 	escalation.ToldToStop:       "{step} was notified to stop, though not by this check; delete its request to have it tried again",
 	escalation.Failed:           "{step} says that it has failed",
-	escalation.Stopped:          fmt.Sprintf("{step} stopped %s ago or longer and does not say whether it succeeded", escalation.StoppedFor),
-	escalation.TimedOut:         "{step} did not bring the node back within {timeout}",
-	escalation.NeverMade:        "{step} could not be requested within {timeout}",
-	escalation.NotNotified:      "{step} was given up, but its remediator has not been notified to stop",
-	escalation.NoTemplateLeft:   "{step} was given up, and no template is left to try",
+	escalation.Stopped: fmt.Sprintf("{step} stopped %s ago or longer and does not say whether it succeeded",
+		escalation.StoppedFor),
+	escalation.TimedOut:       "{step} did not bring the node back within {timeout}",
+	escalation.NeverMade:      "{step} could not be requested within {timeout}",
+	escalation.NotNotified:    "{step} was given up, but its remediator has not been notified to stop",
+	escalation.NoTemplateLeft: "{step} was given up, and no template is left to try",
 }
 
 var singleTexts = map[string]string{

@@ -45,7 +45,8 @@ type observed struct {
 
 func newObserved(check *nhcv1.NodeHealthCheck, facts Facts) *observed {
 	return &observed{
-		facts: facts, check: check, nodes: map[string]*Node{}, listed: statusByUID(check), byName: map[objectKey]*unstructured.Unstructured{},
+		facts: facts, check: check, nodes: map[string]*Node{}, listed: statusByUID(check),
+		byName:     map[objectKey]*unstructured.Unstructured{},
 		namespaces: namespacesOf(check), read: map[schema.GroupKind]bool{}, unreadable: map[schema.GroupKind]bool{},
 	}
 }

@@ -39,11 +39,11 @@ type Options struct {
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Concurrency, "nodehealthcheck-concurrency", 10, "Number of NodeHealthChecks to process at the same time.")
 	fs.StringVar(&o.LeaseNamespace, "node-lease-namespace", nhcv1.DefaultLeaseNamespace,
-		"Namespace of the leases on nodes, which NodeHealthChecks and node maintenance respect. It has to exist, with the Role kubemend-node-leases; "+
-			"the packages that have NodeHealthChecks bring both for the default.")
+		"Namespace of the leases on nodes, which NodeHealthChecks and node maintenance respect. It has to exist, with the Role "+
+			"kubemend-node-leases; the packages that have NodeHealthChecks bring both for the default.")
 	fs.DurationVar(&o.Grace, "node-monitor-grace-period", 50*time.Second,
-		"How long kubelets have to report, after the manager started, became the leader, or could not reach the API server, before a NodeHealthCheck "+
-			"starts a remediation. Use the value of the flag of this name of the kube-controller-manager.")
+		"How long kubelets have to report, after the manager started, became the leader, or could not reach the API server, before a "+
+			"NodeHealthCheck starts a remediation. Use the value of the flag of this name of the kube-controller-manager.")
 	fs.Func("default-node-health-check-template",
 		"Remediation template, as Kind.version.group/namespace/name, of the NodeHealthCheck "+DefaultName+
 			", which the manager makes at start if there is no NodeHealthCheck. If empty, it makes none.",

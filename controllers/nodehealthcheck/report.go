@@ -196,7 +196,8 @@ func stormEvents(turn budget.StormTurn) []recorder.Event {
 		budget.StormBegan: {recorder.Warning(nhcv1.EventStormStarted, "Grant",
 			"Storm recovery mode activated - delaying remediation until threshold is reached")},
 		budget.StormCooling: {recorder.Warning(nhcv1.EventStormCooldown, "Grant", "Storm recovery mode will exit after cooldown delay")},
-		budget.StormEnded:   {recorder.Normal(nhcv1.EventStormEnded, "Grant", "Storm recovery mode deactivated - normal remediation resumed")},
+		budget.StormEnded: {recorder.Normal(nhcv1.EventStormEnded, "Grant",
+			"Storm recovery mode deactivated - normal remediation resumed")},
 	}[turn]
 }
 

@@ -72,7 +72,8 @@ func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*un
 	}
 	for _, n := range state.nodes {
 		slices.SortFunc(n.Requests, func(a, b Request) int {
-			return cmp.Or(a.Started().Compare(b.Started()), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Object.GetName(), b.Object.GetName()))
+			return cmp.Or(a.Started().Compare(b.Started()), cmp.Compare(a.Step, b.Step),
+				cmp.Compare(a.Object.GetName(), b.Object.GetName()))
 		})
 	}
 	return nil

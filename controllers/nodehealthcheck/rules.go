@@ -322,8 +322,9 @@ var rules = []Rule{
 	},
 	{
 		Reason: "RequestDeleted", asked: beforeNext,
-		When:    func(c *Case) bool { return c.n.Loop.Times <= 1 && c.f.Now.Before(c.remadeAt()) },
-		Message: "The request for node {node} was deleted{why}. kubemend makes it again, at the earliest one minute after it was made first",
+		When: func(c *Case) bool { return c.n.Loop.Times <= 1 && c.f.Now.Before(c.remadeAt()) },
+		Message: "The request for node {node} was deleted{why}. kubemend makes it again, at the earliest one minute after it was made " +
+			"first",
 		Why: func(c *Case) string {
 			if c.f.Now.Before(c.n.LoopAwaited) {
 				return "; the manager has just started and does not know yet how often that has happened before"
@@ -334,8 +335,9 @@ var rules = []Rule{
 	},
 	{
 		Reason: "RemediationLoop", Event: skipped, asked: beforeNext,
-		When:    func(c *Case) bool { return c.n.Loop.Times > 1 && c.f.Now.Before(c.remadeAt()) },
-		Message: skippedBecause + "its request was deleted again and again, {3 times since 12:00}: kubemend waits longer before each new request",
+		When: func(c *Case) bool { return c.n.Loop.Times > 1 && c.f.Now.Before(c.remadeAt()) },
+		Message: skippedBecause + "its request was deleted again and again, {3 times since 12:00}: kubemend waits longer before each " +
+			"new request",
 		Why: func(c *Case) string {
 			return fmt.Sprintf("%d times since %s", c.n.Loop.Times, c.n.Loop.Since.UTC().Format(time.RFC3339))
 		},

@@ -323,7 +323,8 @@ func (f *Facts) leaseOn(node *corev1.Node, lease *coordinationv1.Lease) *Lease {
 		return nil
 	}
 	holder := holderOf(f.Check)
-	return &Lease{Lease: lease, Own: ptr.Deref(lease.Spec.HolderIdentity, "") == holder, Held: controlplane.Leased(lease, node, holder, f.Now)}
+	return &Lease{Lease: lease, Own: ptr.Deref(lease.Spec.HolderIdentity, "") == holder,
+		Held: controlplane.Leased(lease, node, holder, f.Now)}
 }
 
 func holderOf(check *nhcv1.NodeHealthCheck) string { return nhcv1.LeaseHolderPrefix + check.Name }

@@ -63,8 +63,9 @@ func (r *Reconciler) observeTemplates(ctx context.Context, state *observed) {
 	}
 	if len(state.facts.Templates) == 0 {
 		state.disable(Disabled{
-			Reason:  nhcv1.TemplateInvalidReason,
-			Message: "Remediation template is invalid: either spec.remediationTemplate or at least one of spec.escalatingRemediations must be set",
+			Reason: nhcv1.TemplateInvalidReason,
+			Message: "Remediation template is invalid: either spec.remediationTemplate or at least one of spec.escalatingRemediations " +
+				"must be set",
 		})
 	}
 	r.observeFormer(ctx, state)

@@ -23,7 +23,9 @@ type changed struct {
 }
 
 // Update implements handler.TypedEventHandler.
-func (c changed) Update(ctx context.Context, e event.TypedUpdateEvent[*Metadata], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (c changed) Update(
+	ctx context.Context, e event.TypedUpdateEvent[*Metadata], q workqueue.TypedRateLimitingInterface[reconcile.Request],
+) {
 	if !same(e.ObjectOld, e.ObjectNew) {
 		c.TypedEventHandler.Update(ctx, e, q)
 	}

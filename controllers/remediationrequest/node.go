@@ -28,7 +28,8 @@ type Ask struct {
 // NodeCheckOf returns the NodeHealthCheck that made the request. Its name or UID is empty if a remediator has removed the annotation or the
 // label, or if medik8s' operator made the request.
 func NodeCheckOf(req metav1.Object) Maker {
-	return Maker{Name: req.GetAnnotations()[mendv1.MadeByNodeCheckAnnotation], UID: types.UID(req.GetLabels()[mendv1.MadeByNodeCheckUIDLabel])}
+	return Maker{Name: req.GetAnnotations()[mendv1.MadeByNodeCheckAnnotation],
+		UID: types.UID(req.GetLabels()[mendv1.MadeByNodeCheckUIDLabel])}
 }
 
 // NodeChecksMarks returns two list options that each select requests of NodeHealthChecks: by kubemend's label, and by a label that medik8s'

@@ -29,13 +29,15 @@ func APIServers(ctx context.Context, live client.Reader) (map[string]time.Time, 
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	leases := &coordinationv1.LeaseList{}
-	if err := live.List(ctx, leases, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{identityLabel: apiServer}); err != nil {
+	if err := live.List(ctx, leases, client.InNamespace(metav1.NamespaceSystem),
+		client.MatchingLabels{identityLabel: apiServer}); err != nil {
 		return nil, fmt.Errorf("list the identity leases of API servers: %w", err)
 	}
 	renewed := map[string]time.Time{}
 	for i := range leases.Items {
 		lease := &leases.Items[i]
-		if name := lease.Labels[corev1.LabelHostname]; name != "" && lease.Spec.RenewTime != nil && lease.Spec.RenewTime.After(renewed[name]) {
+		if name := lease.Labels[corev1.LabelHostname]; name != "" && lease.Spec.RenewTime != nil &&
+			lease.Spec.RenewTime.After(renewed[name]) {
 			renewed[name] = lease.Spec.RenewTime.Time
 		}
 	}

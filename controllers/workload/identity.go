@@ -188,6 +188,7 @@ func (c *Clusters) keep(ctx context.Context, cluster *clusterv1.Cluster, uid typ
 	// The optimistic lock protects an annotation that another manager has written meanwhile.
 	err := c.Management.Patch(ctx, next, client.MergeFromWithOptions(cluster, client.MergeFromWithOptimisticLock{}))
 	if err != nil && !apierrors.IsConflict(err) {
-		log.FromContext(ctx).Error(err, "Cannot write a workload cluster's UID to its Cluster", "Cluster", client.ObjectKeyFromObject(cluster))
+		log.FromContext(ctx).Error(err, "Cannot write a workload cluster's UID to its Cluster",
+			"Cluster", client.ObjectKeyFromObject(cluster))
 	}
 }

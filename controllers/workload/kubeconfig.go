@@ -66,10 +66,12 @@ func unusable(config *rest.Config, current clientcmdapi.Context) *RefusedError {
 		return nil
 	case config.Insecure && len(config.CAData) > 0:
 		return &RefusedError{
-			Entry: entryOf("clusters", current.Cluster, "cluster.insecure-skip-tls-verify"), Why: "cannot be set with certificate-authority-data",
+			Entry: entryOf("clusters", current.Cluster, "cluster.insecure-skip-tls-verify"),
+			Why:   "cannot be set with certificate-authority-data",
 		}
 	case len(config.CAData) > 0 && !x509.NewCertPool().AppendCertsFromPEM(config.CAData):
-		return &RefusedError{Entry: entryOf("clusters", current.Cluster, "cluster.certificate-authority-data"), Why: "has no certificate in PEM"}
+		return &RefusedError{Entry: entryOf("clusters", current.Cluster, "cluster.certificate-authority-data"),
+			Why: "has no certificate in PEM"}
 	}
 	return &RefusedError{
 		Entry: entryOf("users", current.AuthInfo, "user.client-certificate-data"),

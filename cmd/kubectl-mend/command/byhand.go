@@ -243,7 +243,8 @@ func (b *byHand) annotate(ctx context.Context, k kind, o metav1.Object, annotati
 			return err
 		}
 		read := b.client.Get(ctx, client.ObjectKeyFromObject(target), target)
-		same := target.UID == o.GetUID() && target.Generation == o.GetGeneration() && target.DeletionTimestamp.Equal(o.GetDeletionTimestamp())
+		same := target.UID == o.GetUID() && target.Generation == o.GetGeneration() &&
+			target.DeletionTimestamp.Equal(o.GetDeletionTimestamp())
 		if read != nil || !same || !maps.Equal(target.Labels, o.GetLabels()) || !maps.Equal(target.Annotations, o.GetAnnotations()) {
 			return err
 		}

@@ -116,7 +116,8 @@ func missingManagers(managers []managerlease.Manager) []string {
 		alive = true
 		for _, k := range ptr.Deref(manager.Announcement, managerlease.Announcement{}).Kinds {
 			if !slices.Contains([]string{"", crdgate.OffReason, crdgate.ForeignReason, "NotInstalled"}, k.Reason) {
-				missing = append(missing, fmt.Sprintf("the manager in namespace %s does not serve %s: %s", manager.Namespace, k.CRD, k.Because))
+				missing = append(missing, fmt.Sprintf("the manager in namespace %s does not serve %s: %s",
+					manager.Namespace, k.CRD, k.Because))
 			}
 		}
 	}

@@ -50,7 +50,8 @@ func (o *Options) config() (*rest.Config, error) {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	written, err := o.Config.ToRawKubeConfigLoader().RawConfig()
-	if err == nil && len(written.Clusters) == 0 && ptr.Deref(o.Config.APIServer, "") == "" && config.Host == clientcmd.ClusterDefaults.Server {
+	if err == nil && len(written.Clusters) == 0 && ptr.Deref(o.Config.APIServer, "") == "" &&
+		config.Host == clientcmd.ClusterDefaults.Server {
 		return nil, errors.New("no kubeconfig was found, or it names no cluster: name one with --kubeconfig, or in KUBECONFIG")
 	}
 	if server, learns := o.Clock.(*serverClock); learns {

@@ -133,7 +133,8 @@ func planCycle(facts *remediationFacts) plan {
 	if len(facts.after.Checks) > 0 {
 		check := &facts.after.Checks[0]
 		if check.NodesNotReadable() {
-			return refuse(fmt.Sprintf("You may not read the nodes, so it is not known whether %s would allow the power cycle", check.String()),
+			return refuse(fmt.Sprintf("You may not read the nodes, so it is not known whether %s would allow the power cycle",
+				check.String()),
 				explain.ChecksUnreadNext.Text)
 		}
 		if blocked := blockedBy(check, targetOf(facts.after)); blocked != "" {

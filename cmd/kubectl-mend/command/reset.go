@@ -27,11 +27,12 @@ func (o *Options) reset() *cobra.Command {
 	b := &byHand{IOStreams: o.IOStreams, verb: "reset"}
 	return b.recorded(b.complete(o, &cobra.Command{
 		Short: "Remove the marks of a repaired host, or of a machine that was marked by hand",
-		Long: "Remove the marks of a repaired host: the annotations " + infrav1.UnhealthyAnnotation + " and " + infrav1.LegacyUnhealthyAnnotation +
-			", which keep machines off it, and annotations that act on its power for remediations that do not exist any more. While a remediation " +
-			"of the host is under way, or the machine that it is marked for is still to be replaced, the command removes nothing.\n\n" +
-			"From a machine the command removes the annotation " + clusterv1.RemediateMachineAnnotation + ", which kubectl mend remediate " +
-			"sets.\n\nThe command shows what it removes, and asks. An annotation and an event record who asked, when and why.",
+		Long: "Remove the marks of a repaired host: the annotations " + infrav1.UnhealthyAnnotation + " and " +
+			infrav1.LegacyUnhealthyAnnotation + ", which keep machines off it, and annotations that act on its power for " +
+			"remediations that do not exist any more. While a remediation of the host is under way, or the machine that it is " +
+			"marked for is still to be replaced, the command removes nothing.\n\nFrom a machine the command removes the annotation " +
+			clusterv1.RemediateMachineAnnotation + ", which kubectl mend remediate sets.\n\nThe command shows what it " +
+			"removes, and asks. An annotation and an event record who asked, when and why.",
 		Example: fmt.Sprintf("  %[1]s reset host/rack1-07 -n metal --reason \"new power supply\"\n"+
 			"  %[1]s reset host rack1-07 --dry-run=server\n  %[1]s reset machine/workers-x7k2p --yes", o.Name),
 	}, b.resetNamed, hostKind, machineKind))
@@ -111,7 +112,8 @@ func (b *byHand) observeHost(ctx context.Context, key client.ObjectKey) (*resetF
 		return nil, fmt.Errorf("list Machines in %s: %w", key.Namespace, err)
 	}
 	marked := host.MarkedFor(facts.host)
-	if i := slices.IndexFunc(machines.Items, func(machine clusterv1.Machine) bool { return marked != "" && machine.UID == marked }); i >= 0 {
+	is := func(machine clusterv1.Machine) bool { return marked != "" && machine.UID == marked }
+	if i := slices.IndexFunc(machines.Items, is); i >= 0 {
 		facts.markedFor = &machines.Items[i]
 	}
 	hosts := &host.Hosts{Client: b.client, Live: b.client}
@@ -144,9 +146,9 @@ func planResetHost(facts *resetFacts, marks int) plan {
 	case underway != "":
 		return plan{refuses, underway + " is in progress, and removes its own annotations when it ends. To end it now, delete it"}
 	case facts.markedFor != nil:
-		return plan{refuses, fmt.Sprintf("Machine %s, for which the host is marked, has not been replaced by its owner yet: "+
-			"without the mark its replacement may be put on this host. "+
-			"Reset the host when that machine is gone. If the machine becomes healthy, kubemend removes the mark", facts.markedFor.Name)}
+		return plan{refuses, fmt.Sprintf("Machine %s, for which the host is marked, has not been replaced by its owner yet: without "+
+			"the mark its replacement may be put on this host. Reset the host when that machine is gone. If the machine becomes "+
+			"healthy, kubemend removes the mark", facts.markedFor.Name)}
 	case decided.outcome == changes:
 		decided.text += "; no remediation of it is in progress"
 		if host.Unhealthy(facts.host) && host.MarkedFor(facts.host) == "" {

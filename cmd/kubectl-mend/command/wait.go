@@ -41,17 +41,18 @@ func (o *Options) wait() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "wait (KIND NAME... | KIND/NAME...) --for=PHASE",
 		Short: "Wait until a machine, a node or a host is healthy, remediated or unhealthy",
-		Long: "Wait until an object is in the phase that --for names, by the answer of explain: healthy, pending, remediating, blocked or " +
-			"unknown. unhealthy is remediating or blocked; remediated is healthy with no remediation in flight, or that the object is gone; " +
-			"capacity-back is that the machine in its place has a Ready node too. Each change of the state is printed on the standard error.\n\n" +
-			"A MachineDeployment, a KubeadmControlPlane or a Cluster is healthy when all of its machines have a Ready node.",
-		Example: fmt.Sprintf("  %[1]s wait machine/workers-x7k2p --for=healthy --timeout=10m\n"+
-			"  %[1]s wait host/rack3-11 --for=remediated --timeout=30m\n"+
-			"  %[1]s wait md/workers --for=capacity-back --timeout=1h", o.Name),
+		Long: "Wait until an object is in the phase that --for names, by the answer of explain: healthy, pending, remediating, blocked " +
+			"or unknown. unhealthy is remediating or blocked; remediated is healthy with no remediation in flight, or that the object " +
+			"is gone; capacity-back is that the machine in its place has a Ready node too. Each change of the state is printed on the " +
+			"standard error.\n\nA MachineDeployment, a KubeadmControlPlane or a Cluster is healthy when all of its machines have a " +
+			"Ready node.",
+		Example: fmt.Sprintf("  %[1]s wait machine/workers-x7k2p --for=healthy --timeout=10m\n  %[1]s wait host/rack3-11 "+
+			"--for=remediated --timeout=30m\n  %[1]s wait md/workers --for=capacity-back --timeout=1h", o.Name),
 		RunE: func(c *cobra.Command, args []string) error { return w.run(c.Context(), args) },
 	}
 	c.Flags().StringVar(&w.until, "for", "", "What to wait for: "+listed(awaitable, "or")+".")
-	c.Flags().DurationVar(&w.timeout, "timeout", 30*time.Second, "How long to wait. Zero means check once and do not wait; a negative value means a week.")
+	c.Flags().DurationVar(&w.timeout, "timeout", 30*time.Second,
+		"How long to wait. Zero means check once and do not wait; a negative value means a week.")
 	c.Flags().StringVar(&w.cluster, "cluster", "", "Name of the Cluster that the node is of, where several have one of that name.")
 	o.addScope(c)
 	_ = c.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(awaitable, cobra.ShellCompDirectiveNoFileComp)) // the flag exists

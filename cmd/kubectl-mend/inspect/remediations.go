@@ -161,7 +161,8 @@ func (a *Asker) nodeReady(m *clusterv1.Machine) (ready metav1.Condition, known b
 	for _, cond := range node.Status.Conditions {
 		if cond.Type == corev1.NodeReady {
 			return metav1.Condition{
-				Status: metav1.ConditionStatus(cond.Status), Reason: cond.Reason, Message: cond.Message, LastTransitionTime: cond.LastTransitionTime,
+				Status: metav1.ConditionStatus(cond.Status), Reason: cond.Reason, Message: cond.Message,
+				LastTransitionTime: cond.LastTransitionTime,
 			}, true
 		}
 	}

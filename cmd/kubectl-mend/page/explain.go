@@ -84,7 +84,8 @@ func about(c explain.Check, concerns func(explain.Target) bool) explain.Check {
 // notHealthy groups the targets that count against the limits, in the order of explain.Sum.
 func notHealthy(targets []explain.Target) []cliv1.Group {
 	var groups []cliv1.Group
-	for _, class := range []budget.Class{budget.Unhealthy, budget.Pending, budget.Starting, budget.Recovering, budget.Deleting, budget.Unknown} {
+	for _, class := range []budget.Class{budget.Unhealthy, budget.Pending, budget.Starting, budget.Recovering, budget.Deleting,
+		budget.Unknown} {
 		var names []string
 		for _, t := range targets {
 			if t.Class == class {

@@ -96,7 +96,8 @@ func nodeChecks(ctx context.Context, a *inspect.Asker, node *corev1.Node, e *Exp
 	checks, err := a.NodeChecks(ctx, func(c *nhcv1.NodeHealthCheck) bool {
 		why := nodehealthcheck.WhyNotSelected(c, node)
 		if why != "" {
-			e.NotSelectedBy = append(e.NotSelectedBy, cliv1.NotSelected{Reference: explain.Ref{Kind: "NodeHealthCheck", Name: c.Name}, Message: why})
+			e.NotSelectedBy = append(e.NotSelectedBy, cliv1.NotSelected{Reference: explain.Ref{Kind: "NodeHealthCheck", Name: c.Name},
+				Message: why})
 		}
 		return true // a check may still remediate a node that it does not select any more
 	})

@@ -192,7 +192,8 @@ func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) (
 		kind string
 		list client.ObjectList
 	}{
-		{kubeadmKind, &controlplanev1.KubeadmControlPlaneList{}}, {deploymentKind, &clusterv1.MachineDeploymentList{}}, {setKind, &clusterv1.MachineSetList{}},
+		{kubeadmKind, &controlplanev1.KubeadmControlPlaneList{}}, {deploymentKind, &clusterv1.MachineDeploymentList{}},
+		{setKind, &clusterv1.MachineSetList{}},
 	} {
 		if err := a.Snapshot.List(ctx, owning.list, client.InNamespace(cluster.Namespace)); err != nil && !meta.IsNoMatchError(err) {
 			unread = append(unread, owning.kind+"s")
@@ -213,7 +214,8 @@ func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) (
 // Cluster's status. For machines whose owner is not among these, or that have no owner, it adds an Owner that wants as many machines as
 // exist.
 func withOthers(owners []*Owner, cluster *clusterv1.Cluster, members []*clusterv1.Machine, unread bool) []*Owner {
-	plane, wanted := cluster.Spec.ControlPlaneRef, ptr.Deref(cluster.Status.ControlPlane, clusterv1.ClusterControlPlaneStatus{}).DesiredReplicas
+	plane := cluster.Spec.ControlPlaneRef
+	wanted := ptr.Deref(cluster.Status.ControlPlane, clusterv1.ClusterControlPlaneStatus{}).DesiredReplicas
 	if plane.IsDefined() && plane.Kind != kubeadmKind && wanted != nil {
 		of := explain.Ref{Kind: plane.Kind, Namespace: cluster.Namespace, Name: plane.Name}
 		owners = append([]*Owner{{

@@ -110,7 +110,8 @@ func (p *printer) numbers(group *cliv1.ReportGroup) []string {
 func human(seconds int) string { return duration.HumanDuration(time.Duration(seconds) * time.Second) }
 
 func (p *printer) repeated() {
-	p.Hang("", fmt.Sprintf("Remediated at least %d times within %.0f days:", p.report.RepeatedAtLeast, p.report.RepeatedWithin.Hours()/24), 2)
+	p.Hang("", fmt.Sprintf("Remediated at least %d times within %.0f days:", p.report.RepeatedAtLeast,
+		p.report.RepeatedWithin.Hours()/24), 2)
 	rows := append(make([][]string, 0, 1+len(p.report.Repeated)), []string{"OBJECT", "TIMES", "LAST", "MODEL", "CAUSES"})
 	for i := range p.report.Repeated {
 		entry := &p.report.Repeated[i]

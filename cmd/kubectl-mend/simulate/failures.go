@@ -62,7 +62,8 @@ func (s *simulation) fail(checks []explain.Check) error {
 	for _, node := range slices.SortedFunc(maps.Keys(s.failed), compareNodes) {
 		names = append(names, node.name)
 		s.edit(node, func(obj *corev1.Node) {
-			obj.Status.Conditions = slices.DeleteFunc(obj.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+			obj.Status.Conditions = slices.DeleteFunc(obj.Status.Conditions,
+				func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 			obj.Status.Conditions = append(obj.Status.Conditions, silent)
 		})
 	}

@@ -183,7 +183,8 @@ var keptFields = map[schema.GroupKind][]string{
 	},
 	machineGVK.GroupKind(): {
 		"spec.clusterName", "spec.providerID", "spec.failureDomain", "spec.infrastructureRef", "spec.bootstrap.configRef", "spec.deletion",
-		"status.nodeRef", "status.failureDomain", "status.initialization", "status.deletion", "status.conditions", "status.deprecated.v1beta1",
+		"status.nodeRef", "status.failureDomain", "status.initialization", "status.deletion", "status.conditions",
+		"status.deprecated.v1beta1",
 	},
 	machineSetGVK.GroupKind():        {"spec.clusterName", "spec.replicas", "status.conditions", "status.deprecated.v1beta1.conditions"},
 	machineDeploymentGVK.GroupKind(): {"spec.clusterName", "spec.replicas", "spec.paused", "status.conditions"},
@@ -213,7 +214,8 @@ func slim(obj client.Object) (map[string]any, error) {
 	obj = obj.DeepCopyObject().(client.Object)
 	annotations := obj.GetAnnotations()
 	maps.DeleteFunc(annotations, func(key, _ string) bool {
-		return key == conversionData || !slices.ContainsFunc(annotationsOf, func(begin string) bool { return strings.HasPrefix(key, begin) })
+		return key == conversionData || !slices.ContainsFunc(annotationsOf,
+			func(begin string) bool { return strings.HasPrefix(key, begin) })
 	})
 	obj.SetAnnotations(annotations)
 	gvk := obj.GetObjectKind().GroupVersionKind()

@@ -28,7 +28,8 @@ import (
 var (
 	// selectedKinds have many objects, so load lists only those with the name or labels that a caller asks for.
 	selectedKinds = []schema.GroupKind{
-		leaseGVK.GroupKind(), namespaceGVK.GroupKind(), definitionGVK.GroupKind(), roleBindingGVK.GroupKind(), clusterRoleBindingGVK.GroupKind(),
+		leaseGVK.GroupKind(), namespaceGVK.GroupKind(), definitionGVK.GroupKind(), roleBindingGVK.GroupKind(),
+		clusterRoleBindingGVK.GroupKind(),
 	}
 	// machineKinds have about as many objects as there are Machines.
 	machineKinds = []schema.GroupKind{machineGVK.GroupKind(), metal3MachineGVK.GroupKind(), hostGVK.GroupKind()}

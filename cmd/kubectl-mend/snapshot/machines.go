@@ -159,7 +159,8 @@ func (s *Snapshot) WrittenBy(managers []managerlease.Manager) func(*clusterv1.Ma
 	})
 	return func(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
 		return machinehealthcheck.Reported(check, cluster) && slices.ContainsFunc(managers, func(manager managerlease.Manager) bool {
-			acts := machinehealthcheck.Claimed(check) || machinehealthcheck.Unclaimed(manager.Announcement.Unclaimed) == machinehealthcheck.Act
+			acts := machinehealthcheck.Claimed(check) ||
+				machinehealthcheck.Unclaimed(manager.Announcement.Unclaimed) == machinehealthcheck.Act
 			return acts && manager.StandsOff(check, cluster).Reason == ""
 		})
 	}

@@ -232,7 +232,8 @@ func (r *source) all(ctx context.Context, lists reads) {
 // whose name ends with Remediation and that has a template kind.
 func (r *source) requestKinds() []schema.GroupVersionKind {
 	kinds := map[schema.GroupKind]bool{
-		infrav1.GroupVersion.WithKind("Metal3Remediation").GroupKind(): true, mendv1.GroupVersion.WithKind("HostRemediation").GroupKind(): true,
+		infrav1.GroupVersion.WithKind("Metal3Remediation").GroupKind(): true,
+		mendv1.GroupVersion.WithKind("HostRemediation").GroupKind():    true,
 	}
 	for _, check := range All[clusterv1.MachineHealthCheck](r.snapshot, "") {
 		template := remediationrequest.TemplateKind(check.Spec.Remediation.TemplateRef)

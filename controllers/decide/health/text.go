@@ -55,7 +55,8 @@ func (f Finding) Observed() string {
 // Text says why the Node of a machine is not known, and what a user can do.
 func (o Other) Text() string {
 	if o.Twin() {
-		return fmt.Sprintf("Several nodes have the provider ID %q, among them %s, so the node of the machine is not known. Delete the wrong ones",
+		return fmt.Sprintf("Several nodes have the provider ID %q, among them %s, so the node of the machine is not known. Delete the "+
+			"wrong ones",
 			o.Wanted, o.Name)
 	}
 	return fmt.Sprintf("Node %s has the provider ID %q, and Cluster API looks for %q. This is likely why the machine has no node. "+

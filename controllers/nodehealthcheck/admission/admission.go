@@ -207,7 +207,8 @@ func (v NodeHealthCheck) remediating(ctx context.Context, status *nhcv1.NodeHeal
 			if _, listed := lists[at]; !listed {
 				requests, err := v.list(ctx, at.kind, client.InNamespace(at.namespace))
 				if err != nil {
-					errs = append(errs, fmt.Errorf("cannot find out whether a remediation is running: %w; try again when kubemend can list %s (%s)",
+					errs = append(errs, fmt.Errorf("cannot find out whether a remediation is running: %w; try again when kubemend can "+
+						"list %s (%s)",
 						err, at.kind.Kind, at.kind.GroupVersion()))
 				}
 				lists[at] = requests
@@ -261,7 +262,8 @@ func (v NodeHealthCheck) repeated(ctx context.Context, steps []nhcv1.EscalatingR
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("cannot find out whether several templates of kind %s may be used: %w; "+
-				"try again when kubemend can list %s (%s), or use one template of each kind", kind.Kind, err, kind.Kind, kind.GroupVersion()))
+				"try again when kubemend can list %s (%s), or use one template of each kind", kind.Kind, err, kind.Kind,
+				kind.GroupVersion()))
 		case len(templates) == 0 || slices.ContainsFunc(templates, worksAlone):
 			errs = append(errs, refused(fmt.Sprintf(duplicateKind, kind.Kind)))
 		}
