@@ -36,7 +36,7 @@ type outcome struct {
 	// requested says that a remediation began: a request was created, or the owner was asked.
 	requested bool
 	// lost says that a remediation may have begun: the answer to the creation of the request was lost, or the write that asks the owner
-	// failed. A write that ends in a conflict has asked nobody.
+	// failed. A write that ends in a conflict has asked no owner.
 	lost bool
 	// wrote are the conditions to set. If another client keeps removing them, undone is until when they are not set again.
 	wrote  string

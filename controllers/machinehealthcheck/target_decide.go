@@ -307,7 +307,7 @@ func heldByFinalizer(cycle *metav1.PartialObjectMetadata) bool {
 		slices.Contains(cycle.Finalizers, infrav1.RemediationFinalizer)
 }
 
-// cycleUntil returns when a power cycle stops counting as under way, if it is being deleted or nobody has started it; else zero.
+// cycleUntil returns when a power cycle stops counting as under way, if it is being deleted or no controller has started it; else zero.
 func cycleUntil(cycle *metav1.PartialObjectMetadata) time.Time {
 	held, deleting := heldByFinalizer(cycle), !cycle.DeletionTimestamp.IsZero()
 	if held && deleting {

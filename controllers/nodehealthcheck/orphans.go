@@ -29,7 +29,7 @@ import (
 )
 
 // Requests and leases are orphaned when their check is deleted, also while no manager runs, and when kubemend is uninstalled. Without this
-// file nobody would delete an orphaned request, and its remediator would go on forever.
+// file no controller would delete an orphaned request, and its remediator would go on forever.
 
 const (
 	// releaseRetry is how soon to read orphaned requests again: if a remediator has removed a request's labels, no watch shows its end.

@@ -97,7 +97,7 @@ func (p *planning) noteTarget() {
 	}
 }
 
-// noteBeginning sets when the remediation was begun, and by whom: kubemend, or the creator of a request that kubemend adopted. A deletion
+// noteBeginning sets when the remediation was begun, and by what: kubemend, or the creator of a request that kubemend adopted. A deletion
 // alone does not count: somebody else may delete a Machine before kubemend begins.
 func (p *planning) noteBeginning() {
 	step := first(p.status, OwnerRequested, RequestCreated)
