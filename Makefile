@@ -146,7 +146,7 @@ CAMPAIGN_SEED ?= $(shell date +%s)
 
 .PHONY: campaigns
 campaigns: ## Run the fault campaigns whole, and write docs/reliability.md (ARGS="-rapid.seed=7 -rapid.checks=5000" for the random ones of hosts)
-	KUBEMEND_CAMPAIGNS=whole $(GO) test -count=1 -vet=off -timeout 80m ./test/faults/machines ./test/faults/nodes -p 1 -update
+	KUBEMEND_CAMPAIGNS=whole $(GO) test -count=1 -vet=off -timeout 80m ./test/faults/machines ./test/inmemory/nodes -p 1 -update
 	KUBEMEND_CAMPAIGNS=whole $(GO) test -count=1 -vet=off -timeout 80m ./test/faults/hosts -update $(ARGS)
 
 .PHONY: soak

@@ -1,24 +1,21 @@
 package nodes
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/policy"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
-	"github.com/kubemend/kubemend/test/builders"
 )
 
 // tale is a remediation from the failure of a node to its end.
@@ -33,42 +30,53 @@ type tale struct {
 	either bool
 }
 
-// step is an escalation step.
-type step struct {
-	kind    schema.GroupVersionKind
+// rung is a step of a ladder.
+type rung struct {
+	by      remediator
 	name    string
 	several bool
 }
 
 var (
-	soft    = step{kind: reboot, name: "soft"}
-	hard    = step{kind: replace, name: "hard"}
-	softs   = step{kind: reboot, name: "softs", several: true}
-	harder  = step{kind: reboot, name: "harder", several: true}
-	hards   = step{kind: replace, name: "hards", several: true}
-	nowhere = step{kind: global, name: "nowhere"}
-	cycled  = step{kind: cycle, name: "cycled"}
+	soft    = rung{by: reboot, name: "soft"}
+	hard    = rung{by: replace, name: "hard"}
+	softs   = rung{by: reboot, name: "softs", several: true}
+	harder  = rung{by: reboot, name: "harder", several: true}
+	hards   = rung{by: replace, name: "hards", several: true}
+	nowhere = rung{by: global, name: "nowhere"}
+	cycled  = rung{by: cycle, name: "cycled"}
 )
 
-func (s step) String() string { return s.kind.Kind + "/" + s.name }
+func (r rung) String() string { return short(r.by.kind.Kind) + "/" + r.name }
 
-// classic sets up a check with one template, ladder a check with several.
-func classic(s step, edits ...func(*nhcv1.NodeHealthCheck)) func(*environment) {
-	return func(e *environment) {
-		e.nodeCheck("check", append(edits, one(e.template(s.kind, s.name, s.several)))...)
+// make makes the template of the rung.
+func (r rung) make(e *environment) corev1.ObjectReference {
+	if r.several {
+		return e.template(r.by, r.name, severally)
+	}
+	return e.template(r.by, r.name)
+}
+
+// ref returns a reference to the template of the rung.
+func (r rung) ref(e *environment) corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: r.by.kind.GroupVersion().String(), Kind: r.by.templates().Kind, Namespace: e.namespace, Name: r.name,
 	}
 }
 
-func ladder(steps ...step) func(*environment) {
+// classic sets up a check with one template, ladder a check with several.
+func classic(r rung, edits ...func(*nhcv1.NodeHealthCheck)) func(*environment) {
+	return func(e *environment) { e.check("check", append(edits, e.by(r.make(e)))...) }
+}
+
+func ladder(rungs ...rung) func(*environment) {
 	return func(e *environment) {
-		e.nodeCheck("check", func(c *nhcv1.NodeHealthCheck) {
-			for _, s := range steps {
-				escalating(e.template(s.kind, s.name, s.several))(c)
-				last := len(c.Spec.EscalatingRemediations) - 1
-				c.Spec.EscalatingRemediations[last].Order = last
-				e.safety.ladder = append(e.safety.ladder, s.String())
-			}
-		})
+		var templates []corev1.ObjectReference
+		for _, r := range rungs {
+			templates = append(templates, r.make(e))
+			e.safety.ladder = append(e.safety.ladder, r.String())
+		}
+		e.check("check", escalating(templates...))
 	}
 }
 
@@ -95,7 +103,7 @@ func escalates(steps int) func(*environment) {
 // inTime lets the timeout of a step pass, and checks that the step does not end before.
 func (e *environment) inTime(req *unstructured.Unstructured, i int) {
 	e.Helper()
-	left := req.GetCreationTimestamp().Add(timeout).Sub(e.server.Clock.Now())
+	left := req.GetCreationTimestamp().Add(step).Sub(e.now())
 	e.elapse(left - 2*time.Second)
 	if n := len(e.requests()); n != i+1 || e.again(req).GetAnnotations()[nhcv1.TimedOutAnnotation] != "" {
 		e.Fatalf("step %d ended before its time was over\n%s", i+1, e.state())
@@ -116,7 +124,7 @@ func (e *environment) ends() {
 		return true
 	})
 	for _, r := range e.requests() {
-		if e.leases()[about(r)] == "" && e.getNode(about(r)) != nil {
+		if e.holder(about(r)) == "" && e.getNode(about(r)) != nil {
 			e.Fatalf("the lease of %s is released while its remediator works\n%s", about(r), e.state())
 		}
 		e.holds(r, false)
@@ -126,31 +134,17 @@ func (e *environment) ends() {
 
 // atRest reports whether no check lists a node as unhealthy.
 func (e *environment) atRest() bool {
-	checks := &nhcv1.NodeHealthCheckList{}
-	e.must(e.server.List(context.Background(), checks))
-	for i := range checks.Items {
-		if st := &checks.Items[i].Status; st.Phase != nhcv1.PhaseEnabled || len(st.UnhealthyNodes) > 0 {
+	for _, c := range e.checks() {
+		if st := &c.Status; st.Phase != nhcv1.PhaseEnabled || len(st.UnhealthyNodes) > 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// machines creates the Machine of w1.
-func (e *environment) machines() {
-	c := builders.Cluster(namespace, "c")
-	m := builders.ControlPlaneMachine(c, "m1", func(m *clusterv1.Machine) { delete(m.Labels, clusterv1.MachineControlPlaneLabel) })
-	e.makes(c, m)
-	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: "w1"}
-	e.must(e.server.Status().Update(context.Background(), m))
-	n := e.getNode("w1")
-	n.Annotations = map[string]string{clusterv1.MachineAnnotation: "m1", clusterv1.ClusterNamespaceAnnotation: namespace, clusterv1.ClusterNameAnnotation: "c"}
-	e.must(e.server.Update(context.Background(), n))
-}
-
 func (e *environment) members(names ...string) {
 	for _, name := range names {
-		e.node(name, map[string]string{"node-role.kubernetes.io/control-plane": ""})
+		e.node(name, labelled("node-role.kubernetes.io/control-plane", ""))
 	}
 }
 
@@ -167,7 +161,7 @@ var tales = map[string]tale{
 	"two steps, the first of a kind without namespaces": {setUp: ladder(nowhere, hard), made: []string{"Global/nowhere", "Replace/hard"}},
 	"three steps of different kinds":                    {setUp: ladder(soft, hard, nowhere), made: []string{"Reboot/soft", "Replace/hard", "Global/nowhere"}},
 	"three steps, the first and the last of one kind":   {setUp: ladder(softs, hard, harder), made: []string{"Reboot/softs", "Replace/hard", "Reboot/harder"}},
-	"two steps of one kind that takes a single request": {setUp: ladder(soft, step{kind: reboot, name: "again"}), happens: stays, made: []string{"Reboot/soft"}},
+	"two steps of one kind that takes a single request": {setUp: ladder(soft, rung{by: reboot, name: "again"}), happens: stays, made: []string{"Reboot/soft"}},
 	"a request that is named after the Machine":         {setUp: ofMachine(classic(cycled)), made: []string{"Cycle/cycled"}},
 	"two steps, the first named after the Machine":      {setUp: ofMachine(ladder(cycled, soft)), made: []string{"Cycle/cycled", "Reboot/soft"}},
 	"a remediator that fails":                           {setUp: ladder(soft, hard), happens: failing, made: []string{"Reboot/soft", "Replace/hard"}},
@@ -191,7 +185,7 @@ var tales = map[string]tale{
 
 func ofMachine(setUp func(*environment)) func(*environment) {
 	return func(e *environment) {
-		e.machines()
+		e.machine(e.cluster(), "w1")
 		setUp(e)
 	}
 }
@@ -205,23 +199,29 @@ func storm(c *nhcv1.NodeHealthCheck) {
 }
 
 func taken(e *environment) {
-	e.takes("w1", "maintenance", 3*time.Minute)
+	now := metav1.NewMicroTime(e.now())
+	e.makes(&coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.leasesIn, Name: nhcv1.LeasePrefix + "w1"},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("maintenance"), LeaseDurationSeconds: ptr.To[int32](180), AcquireTime: &now, RenewTime: &now,
+		},
+	})
 	classic(soft)(e)
 }
 
 func twoChecks(e *environment) {
-	e.nodeCheck("a", one(e.template(soft.kind, soft.name, false)))
-	e.nodeCheck("b", one(e.template(hard.kind, hard.name, false)))
+	e.check("a", e.by(soft.make(e)))
+	e.check("b", e.by(hard.make(e)))
 }
 
 func onePlace(e *environment) {
 	racks := &mendv1.RemediationPolicy{}
 	racks.Spec.Limits = []mendv1.PolicyLimit{{Name: "all", MaxInFlight: ptr.To(intstr.FromInt32(1))}}
 	e.policies = []*policy.Policy{policy.Read(racks, "")}
-	e.node("x1", map[string]string{"pool": "x"})
-	steps := escalating(e.template(soft.kind, soft.name, false), e.template(hard.kind, hard.name, false))
-	e.nodeCheck("a", steps)
-	e.nodeCheck("b", steps, func(c *nhcv1.NodeHealthCheck) {
+	e.node("x1", labelled("pool", "x"))
+	steps := escalating(soft.make(e), hard.make(e))
+	e.check("a", steps)
+	e.check("b", steps, func(c *nhcv1.NodeHealthCheck) {
 		c.Spec.Selector.MatchLabels["pool"], c.Spec.MinHealthy = "x", ptr.To(intstr.FromInt32(0))
 	})
 }
@@ -233,10 +233,6 @@ func ofMembers(e *environment) {
 			{Key: "node-role.kubernetes.io/control-plane", Operator: metav1.LabelSelectorOpExists},
 		}}
 	})(e)
-}
-
-func (e *environment) deleteCheck(name string) {
-	e.deletes(&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
 // safety checks the rules that must hold after each reconcile.
@@ -256,7 +252,6 @@ type safety struct {
 func (s *safety) check() error {
 	live := map[string][]string{}
 	alone := map[string]bool{} // nodes of which only one may be remediated at a time
-	held := s.leases()
 	for _, req := range s.requests() {
 		node := about(req)
 		if err := s.recorded(req); err != nil {
@@ -280,7 +275,7 @@ func (s *safety) check() error {
 			continue
 		}
 		live[node] = append(live[node], named(req))
-		if holder := held[node]; holder == "" {
+		if s.holder(node) == "" {
 			return fmt.Errorf("%s for %s is under way and the lease has no holder\n%s", named(req), node, s.state())
 		}
 	}

@@ -1,5 +1,3 @@
-// Package nodes tries every write, every crash and every order of events of the NodeHealthCheck controller in memory. Package
-// test/inmemory/nodes uses this file too.
 package nodes
 
 import (
@@ -8,8 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
-	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -20,9 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,23 +38,25 @@ import (
 	"github.com/kubemend/kubemend/test/inmemory"
 )
 
-// Options are a test's options for the controller.
-type Options struct {
-	// Leases is the namespace of the leases on nodes.
-	Leases   string
-	Recorder events.EventRecorder
-	Logger   logr.Logger
-	// Policies returns the policies that a manager finds at its start.
-	Policies func() []*policy.Policy
-}
-
-// Server returns an API server in memory that serves these kinds and everything that the controller reads.
-func Server(clock *clocktesting.FakePassiveClock, kinds ...inmemory.Kind) (*inmemory.Server, error) {
-	scheme, err := schemeWith(kinds)
-	if err != nil {
-		return nil, err
+// theScheme has all kinds, so that clients which share it never change it: filling one takes as long as a short remediation.
+var theScheme = sync.OnceValues(func() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, nhcv1.AddToScheme, apiextensionsv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("fill the scheme: %w", err)
+		}
 	}
-	all := append([]inmemory.Kind{
+	scheme.AddKnownTypes(mendv1.GroupVersion, &mendv1.RemediationRecord{}, &mendv1.RemediationRecordList{})
+	metav1.AddToGroupVersion(scheme, mendv1.GroupVersion)
+	inmemory.Register(scheme, servedKinds()...)
+	return scheme, nil
+})
+
+// servedKinds are the kinds of remediators, and all that the controller reads.
+func servedKinds() []inmemory.Kind {
+	kinds := []inmemory.Kind{
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Global: true},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Node"), Global: true},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod")},
@@ -68,70 +68,47 @@ func Server(clock *clocktesting.FakePassiveClock, kinds ...inmemory.Kind) (*inme
 		{GroupVersionKind: clusterv1.GroupVersion.WithKind("MachineHealthCheck")},
 		{GroupVersionKind: apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), Global: true},
 		{GroupVersionKind: mendv1.GroupVersion.WithKind("RemediationRecord"), Whole: true},
-	}, kinds...)
-	s := inmemory.New(scheme, clock, all...)
+		{GroupVersionKind: clusterVersion, Global: true, Later: true},
+		{GroupVersionKind: theirCheck, Later: true}, {GroupVersionKind: theirMachine, Later: true},
+	}
+	for _, r := range remediators {
+		for _, kind := range []schema.GroupVersionKind{r.kind, r.templates()} {
+			kinds = append(kinds, inmemory.Kind{GroupVersionKind: kind, Global: r.global, Later: r == late})
+		}
+	}
+	return kinds
+}
+
+// newServer returns an API server in memory.
+func newServer() (*inmemory.Server, error) {
+	scheme, err := theScheme()
+	if err != nil {
+		return nil, err
+	}
+	s := inmemory.New(scheme, clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), servedKinds()...)
 	s.Default = defaults
 	return s, nil
 }
 
-// schemes caches the schemes, because filling one takes as long as a short remediation.
-var schemes struct {
-	sync.Mutex
-	of map[string]*runtime.Scheme
-}
-
-// schemeWith returns the scheme of the server, with these kinds as unstructured objects.
-func schemeWith(kinds []inmemory.Kind) (*runtime.Scheme, error) {
-	schemes.Lock()
-	defer schemes.Unlock()
-	if known := schemes.of[fmt.Sprint(kinds)]; known != nil {
-		return known, nil
-	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, clusterv1.AddToScheme, nhcv1.AddToScheme, apiextensionsv1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("fill the scheme: %w", err)
-		}
-	}
-	scheme.AddKnownTypes(mendv1.GroupVersion, &mendv1.RemediationRecord{}, &mendv1.RemediationRecordList{})
-	metav1.AddToGroupVersion(scheme, mendv1.GroupVersion)
-	inmemory.Register(scheme, kinds...)
-	if schemes.of == nil {
-		schemes.of = map[string]*runtime.Scheme{}
-	}
-	schemes.of[fmt.Sprint(kinds)] = scheme
-	return scheme, nil
-}
-
-// Program returns a manager with the controller, in the setup of setup/nodehealthcheck.go.
-func Program(s *inmemory.Server, o Options) *inmemory.Program {
-	p := &inmemory.Program{Server: s, Logger: o.Logger, Transform: slim}
-	p.SetUp = func(i *inmemory.Instance, options controller.Options) error {
-		writer := client.WithFieldOwner(i.Client, mendv1.FieldOwner)
-		kinds := remediationrequest.NewKinds(i.Cache, i.Live, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
-		kinds.GoBy(s.Clock)
-		written := &records.Records{
+// setUp sets the controller up in an instance of the manager, as setup/nodehealthcheck.go does.
+func (e *environment) setUp(i *inmemory.Instance, options controller.Options) error {
+	s, writer := e.server, client.WithFieldOwner(i.Client, mendv1.FieldOwner)
+	kinds := remediationrequest.NewKinds(i.Cache, i.Live, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+	kinds.GoBy(s.Clock)
+	r := &nodehealthcheck.Reconciler{
+		Client: writer, Management: i.Client, Live: i.Live, Mapper: s.RESTMapper(), Kinds: kinds, Watches: kinds,
+		Requests: &remediationrequest.Requests{Client: writer, Live: i.Live},
+		Records: &records.Records{
 			Client: writer, Live: i.Live, Clock: s.Clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
-		}
-		r := &nodehealthcheck.Reconciler{
-			Client: writer, Management: i.Client, Live: i.Live, Mapper: s.RESTMapper(), Kinds: kinds, Watches: kinds,
-			Requests:  &remediationrequest.Requests{Client: writer, Live: i.Live},
-			Records:   written,
-			Discovery: apis{server: s},
-			Gate:      &begin.Gate{Clock: s.Clock},
-			Installed: (&crdgate.Reconciler{Client: i.Client}).Installed,
-			Recorder:  o.Recorder, Clock: s.Clock, Log: o.Logger, LeaseNamespace: o.Leases,
-			Ledger: &policy.Ledger{Clock: s.Clock}, Cached: i.Client,
-		}
-		r.Ledger.Set(nil)
-		if o.Policies != nil {
-			r.Ledger.Set(o.Policies())
-		}
-		return r.SetupWithManager(i, i.Cache, options)
+		},
+		Discovery: apis{server: s},
+		Gate:      &begin.Gate{Clock: s.Clock},
+		Installed: (&crdgate.Reconciler{Client: i.Client}).Installed,
+		Recorder:  e.notes, Clock: s.Clock, Log: e.program.Logger, LeaseNamespace: e.leasesIn,
+		Ledger: &policy.Ledger{Clock: s.Clock}, Cached: i.Client,
 	}
-	return p
+	r.Ledger.Set(e.policies)
+	return r.SetupWithManager(i, i.Cache, options)
 }
 
 // slim reduces an object to what the controller's caches keep.

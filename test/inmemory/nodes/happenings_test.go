@@ -1,7 +1,6 @@
 package nodes
 
 import (
-	"context"
 	"maps"
 	"time"
 
@@ -36,7 +35,7 @@ func failing(e *environment) {
 	e.says(req, nhcv1.ProcessingCondition, metav1.ConditionTrue)
 	e.says(req, nhcv1.SucceededCondition, metav1.ConditionFalse)
 	e.awaits("the second step", func() bool { return len(e.requests()) == 2 })
-	if !e.server.Clock.Now().Before(req.GetCreationTimestamp().Add(timeout)) {
+	if !e.now().Before(req.GetCreationTimestamp().Add(step)) {
 		e.Fatalf("it began only when the time of the first one was over\n%s", e.state())
 	}
 	e.holds(e.requests()[1], true)
@@ -52,7 +51,7 @@ func deleting(e *environment) {
 	e.elapse(10 * time.Second)
 	e.holds(req, false)
 	e.elapse(10 * time.Second)
-	if len(e.requests()) > 0 || e.leases()["w1"] == "" {
+	if len(e.requests()) > 0 || e.holder("w1") == "" {
 		e.Fatalf("the request is made again at once, or the lease is released before that\n%s", e.state())
 	}
 	e.awaits("another one", func() bool { return len(e.requests()) == 1 && e.requests()[0].GetUID() != req.GetUID() })
@@ -113,7 +112,7 @@ func unchecking(e *environment) {
 func rechecking(e *environment) {
 	req := e.first()
 	e.deleteCheck("check")
-	e.nodeCheck("check", one(refOf(soft)))
+	e.check("check", e.by(soft.ref(e)))
 	e.awaits("the end of what has started", func() bool { return e.again(req).GetDeletionTimestamp() != nil })
 	e.holds(req, false)
 	e.awaits("the new request", func() bool { return len(e.requests()) == 1 && e.requests()[0].GetUID() != req.GetUID() })
@@ -124,7 +123,8 @@ func rechecking(e *environment) {
 // storming: two of three nodes fail at once. No remediation begins before the cooldown after the storm has passed.
 func storming(e *environment) {
 	for _, name := range []string{"w1", "w2"} {
-		e.turns(name, "Unknown", 4*time.Minute)
+		e.reports(name, "Ready", "Unknown")
+		e.leaps(4 * time.Minute)
 	}
 	e.elapse(2 * time.Minute)
 	e.recovers("w2")
@@ -142,7 +142,7 @@ func flapping(e *environment) {
 	req := e.first()
 	e.recovers("w1")
 	e.elapse(2 * time.Minute)
-	e.turns("w1", "False", 0)
+	e.reports("w1", "Ready", "False")
 	e.elapse(time.Minute)
 	e.recovers("w1")
 	e.elapse(2 * time.Minute)
@@ -162,7 +162,7 @@ func confirming(e *environment) {
 	}
 	n := e.getNode("w1")
 	n.Annotations = map[string]string{nhcv1.ConfirmedHealthyAnnotation: "by me", "example.org/other": "stays"}
-	e.must(e.server.Update(context.Background(), n))
+	e.must(e.server.Update(e.Context(), n))
 	e.ends()
 	e.awaits("that the annotation is removed", func() bool {
 		return maps.Equal(e.getNode("w1").Annotations, map[string]string{"example.org/other": "stays"})
@@ -173,7 +173,7 @@ func confirming(e *environment) {
 func lasting(e *environment) {
 	req := e.first()
 	e.elapse(time.Second)
-	e.must(e.program.Step(48 * time.Hour)) // in one step, because Walk would renew the lease hundreds of times
+	e.leaps(48 * time.Hour) // in one step, because Walk would renew the lease hundreds of times
 	e.awaits("the mark", func() bool { return e.again(req).GetAnnotations()[nhcv1.OldRequestAnnotation] != "" })
 	e.recovers("w1")
 	e.ends()
@@ -183,10 +183,10 @@ func lasting(e *environment) {
 func exchanging(e *environment) {
 	req := e.first()
 	e.elapse(time.Second)
-	ref := e.template(hard.kind, hard.name, false)
+	ref := hard.make(e)
 	e.safety.exchanged = true
 	e.says(req, nhcv1.SucceededCondition, metav1.ConditionTrue)
-	e.changes("check", one(ref))
+	e.change("check", e.by(ref))
 	e.awaits("the other request", func() bool { return len(e.requests()) == 2 })
 	e.recovers("w1")
 	e.ends()

@@ -1,7 +1,6 @@
 package nodes
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"maps"
@@ -13,19 +12,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/faults"
 )
 
+func newCampaign(t *testing.T) *environment {
+	e := newEnvironment(t, mode{}, "remediators", logr.Discard())
+	e.program.Restarts = true
+	e.safety = &safety{environment: e, seen: map[string]bool{}, stopped: map[string]string{}, steps: map[string]int{}}
+	e.program.AfterReconcile = e.safety.check
+	return e
+}
+
 // outcome is the visible result of a tale.
 type outcome struct {
 	Made     []string // all requests in the order of their creation
 	Left     []string // requests that still exist
-	Leases   map[string]string
+	Leases   []string // the nodes with leases
 	Statuses map[string]string
 }
 
@@ -40,10 +48,8 @@ type run struct {
 // play plays a tale; befall may make something fail.
 func play(t *testing.T, of tale, befall func(*environment)) run {
 	t.Helper()
-	e := newEnvironment(t)
-	for _, name := range []string{"w1", "w2", "w3"} {
-		e.node(name, nil)
-	}
+	e := newCampaign(t)
+	e.workers(3)
 	of.setUp(e)
 	befall(e)
 	e.must(e.program.Start())
@@ -60,10 +66,10 @@ func play(t *testing.T, of tale, befall func(*environment)) run {
 func (e *environment) result() run {
 	r := run{reconciles: e.program.Reconciles}
 	r.writes, r.struck = e.program.Writes.Done()
-	r.Leases, r.Statuses = e.leases(), map[string]string{}
+	r.Leases, r.Statuses = slices.Collect(maps.Keys(e.leases())), map[string]string{}
 	for _, w := range r.writes {
-		if isRequest := slices.ContainsFunc(remediations, func(k schema.GroupVersionKind) bool { return k.Kind == w.Kind }); isRequest && w.Verb == "create" {
-			r.Made = append(r.Made, w.Kind+"/"+w.Name)
+		if isRequest := slices.ContainsFunc(remediators, func(r remediator) bool { return r.kind.Kind == w.Kind }); isRequest && w.Verb == "create" {
+			r.Made = append(r.Made, short(w.Kind)+"/"+w.Name)
 		}
 	}
 	for _, req := range e.requests() {
@@ -178,10 +184,15 @@ var happenings = map[string]func(*environment){
 		e.allSay(nhcv1.ProcessingCondition, metav1.ConditionFalse)
 		e.allSay(nhcv1.SucceededCondition, metav1.ConditionFalse)
 	},
-	"the time of a step passes": func(e *environment) { e.elapse(timeout) },
+	"the time of a step passes": func(e *environment) { e.elapse(step) },
 	"the node recovers":         func(e *environment) { e.recovers("w1") },
-	"the node fails again":      func(e *environment) { e.turns("w1", "False", 10*time.Minute) },
-	"the node is deleted":       func(e *environment) { e.loses("w1") },
+	"the node fails again": func(e *environment) {
+		if e.getNode("w1") != nil {
+			e.reports("w1", "Ready", "False")
+			e.leaps(long)
+		}
+	},
+	"the node is deleted": func(e *environment) { e.loses("w1") },
 	"a user deletes the requests": func(e *environment) {
 		for _, r := range e.requests() {
 			e.deletes(r)
@@ -217,12 +228,11 @@ func (e *environment) pauses(does bool) {
 	if e.getCheck("check") == nil {
 		return
 	}
-	e.changes("check", func(c *nhcv1.NodeHealthCheck) {
-		c.Spec.PauseRequests = nil
-		if does {
-			c.Spec.PauseRequests = []string{"me"}
-		}
-	})
+	if does {
+		e.change("check", pausedBy("me"))
+	} else {
+		e.change("check", pausedBy())
+	}
 }
 
 // changesTemplate replaces the first template of the check.
@@ -231,12 +241,12 @@ func (e *environment) changesTemplate() {
 		return
 	}
 	e.safety.ladder, e.safety.exchanged = nil, true // a request of the old template is no step of the new one
-	e.changes("check", func(c *nhcv1.NodeHealthCheck) {
+	e.change("check", func(c *nhcv1.NodeHealthCheck) {
 		if c.Spec.RemediationTemplate != nil {
-			c.Spec.RemediationTemplate.Kind, c.Spec.RemediationTemplate.Name = templateOf(hard.kind).Kind, hard.name
+			c.Spec.RemediationTemplate = ptr.To(hard.ref(e))
 			return
 		}
-		c.Spec.EscalatingRemediations[0].RemediationTemplate = refOf(step{kind: replace, name: "other"})
+		c.Spec.EscalatingRemediations[0].RemediationTemplate = rung{by: replace, name: "other"}.ref(e)
 	})
 }
 
@@ -266,20 +276,18 @@ var orders = map[string]struct {
 }
 
 func classicAnd(e *environment) {
-	e.template(hard.kind, hard.name, false)
+	hard.make(e)
 	classic(soft)(e)
 }
 
 func twoSteps(e *environment) {
-	e.template(replace, "other", false)
+	e.template(replace, "other")
 	ladder(soft, hard)(e)
 }
 
 func ofTwoMembers(e *environment) {
 	for _, name := range []string{"w1", "w2"} {
-		n := e.getNode(name)
-		n.Labels["node-role.kubernetes.io/control-plane"] = ""
-		e.must(e.server.Update(context.Background(), n))
+		e.changeNode(name, labelled("node-role.kubernetes.io/control-plane", ""))
 	}
 	twoSteps(e)
 }
@@ -308,10 +316,8 @@ func everyOrder(t *testing.T) {
 }
 
 func inOrder(t *testing.T, setUp func(*environment), happens []string) {
-	e := newEnvironment(t)
-	for _, name := range []string{"w1", "w2", "w3", "w4", "w5"} {
-		e.node(name, nil)
-	}
+	e := newCampaign(t)
+	e.workers(5)
 	setUp(e)
 	e.must(e.program.Start())
 	defer func() { _ = e.program.Kill() }()
