@@ -6,10 +6,8 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/events"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -31,13 +29,9 @@ const (
 )
 
 // operator simulates the controller of the Bare Metal Operator.
-type operator struct {
-	*Hosts
-	events events.EventRecorder
-}
+type operator struct{ *Hosts }
 
 func (o *operator) setUp(manager ctrl.Manager) error {
-	o.events = manager.GetEventRecorder("simulated-baremetal-operator")
 	finalizers := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !equality.Semantic.DeepEqual(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
 	}}
@@ -76,9 +70,6 @@ func (o *operator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if pass.Event != "" {
-		o.events.Eventf(bmh, nil, corev1.EventTypeWarning, eventOf(pass.Event), "Manage", "%s", bmh.Status.ErrorMessage)
-	}
 	if pass.Again {
 		return ctrl.Result{RequeueAfter: time.Nanosecond}, nil // at once, without a back-off
 	}
@@ -113,13 +104,4 @@ func (o *operator) save(ctx context.Context, pass bmo.Pass, bmh, before *bmov1al
 		return fmt.Errorf("write the status of host %s: %w", client.ObjectKeyFromObject(bmh), err)
 	}
 	return nil
-}
-
-// eventOf returns the reason of the event with which BMO reports an error. (baremetalhost_controller.go recordActionFailure)
-func eventOf(kind bmov1alpha1.ErrorType) string {
-	return map[bmov1alpha1.ErrorType]string{
-		bmov1alpha1.ProvisionedRegistrationError: "ProvisionedRegistrationError", bmov1alpha1.RegistrationError: "RegistrationError",
-		bmov1alpha1.ProvisioningError: "ProvisioningError", bmov1alpha1.PowerManagementError: "PowerManagementError",
-		bmov1alpha1.ServicingError: "ServicingError",
-	}[kind]
 }

@@ -12,8 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -45,9 +43,9 @@ func (p *pool) place(ctx context.Context, infra *unstructured.Unstructured) (*bm
 	if err := p.client.List(ctx, list, client.InNamespace(infra.GetNamespace())); err != nil {
 		return nil, fmt.Errorf("list hosts for %s: %w", infra.GetName(), err)
 	}
-	host, err := choose(list.Items, infra)
-	if host == nil || err != nil {
-		return nil, err
+	host := choose(list.Items, infra)
+	if host == nil {
+		return nil, nil
 	}
 	// The host is written first. If the write of the machine then fails, choose finds the host again by its consumer.
 	if err := p.take(ctx, host, infra); err != nil {
@@ -66,35 +64,17 @@ func (p *pool) place(ctx context.Context, infra *unstructured.Unstructured) (*bm
 	return host, nil
 }
 
-// choose returns the host that already has the machine as its consumer, or else the first free host by name that hostSelector selects.
-// (CAPM3, chooseHost. Node reuse, which needs a field of the Metal3MachineTemplate, is not simulated.)
-func choose(hosts []bmov1alpha1.BareMetalHost, infra *unstructured.Unstructured) (*bmov1alpha1.BareMetalHost, error) {
+// choose returns the host that already has the machine as its consumer, or else the first free host by name; nil if there is none. (CAPM3,
+// chooseHost. Host selectors and node reuse, which need fields of the Metal3MachineTemplate, are not simulated.)
+func choose(hosts []bmov1alpha1.BareMetalHost, infra *unstructured.Unstructured) *bmov1alpha1.BareMetalHost {
 	slices.SortFunc(hosts, func(a, b bmov1alpha1.BareMetalHost) int { return cmp.Compare(a.Name, b.Name) })
 	if i := slices.IndexFunc(hosts, func(h bmov1alpha1.BareMetalHost) bool { return consumedBy(&h, infra) }); i >= 0 {
-		return &hosts[i], nil
+		return &hosts[i]
 	}
-	selector, err := hostSelector(infra)
-	if err != nil {
-		return nil, err
+	if i := slices.IndexFunc(hosts, free); i >= 0 {
+		return &hosts[i]
 	}
-	fits := func(h bmov1alpha1.BareMetalHost) bool { return free(h) && selector.Matches(labels.Set(h.Labels)) }
-	if i := slices.IndexFunc(hosts, fits); i >= 0 {
-		return &hosts[i], nil
-	}
-	return nil, nil
-}
-
-// hostSelector returns spec.hostSelector of a Metal3Machine.
-func hostSelector(infra *unstructured.Unstructured) (labels.Selector, error) {
-	field, _, err := unstructured.NestedMap(infra.Object, "spec", "hostSelector")
-	if err != nil {
-		return nil, fmt.Errorf("read the hostSelector of %s: %w", infra.GetName(), err)
-	}
-	is := &metav1.LabelSelector{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(field, is); err != nil {
-		return nil, fmt.Errorf("read the hostSelector of %s: %w", infra.GetName(), err)
-	}
-	return metav1.LabelSelectorAsSelector(is)
+	return nil
 }
 
 func free(host bmov1alpha1.BareMetalHost) bool {

@@ -100,8 +100,7 @@ func (b *box) busy() bool {
 	if h == nil || !b.model.Next().IsZero() {
 		return !b.model.Next().IsZero()
 	}
-	asked, _ := bmo.RebootAsked(h.Annotations, false)
-	return b.model.Faults == bmo.Faults{} && h.Spec.Online && !asked && !h.Status.PoweredOn
+	return b.model.Faults == bmo.Faults{} && h.Spec.Online && !bmo.RebootAsked(h.Annotations) && !h.Status.PoweredOn
 }
 
 // start starts the kubelet with a new boot ID.

@@ -5,7 +5,8 @@
 // Each rule cites the function that it models. Those of BMO are of commit 02aa5059e (v0.14.0-rc.0-37): "bmh" is
 // internal/controller/metal3.io/baremetalhost_controller.go, "hsm" host_state_machine.go and "result" action_result.go beside it, "ironic"
 // the package pkg/provisioner/ironic. "conductor" is Ironic's ironic/conductor with its default configuration, of which Metal3's image
-// changes only power_state_change_timeout. The model repeats what the original does wrong, late, or not at all.
+// changes only power_state_change_timeout. The model repeats what the original does wrong, late, or not at all. It has no reboots with force,
+// soft reboots and deletions, which no test asks for.
 package bmo
 
 import (
@@ -28,8 +29,6 @@ const (
 type Change struct {
 	At time.Time
 	To Power
-	// Hard means that the operating system was not asked.
-	Hard bool
 	// Ramdisk means that the host boots a ramdisk and not its disk.
 	Ramdisk bool
 }
@@ -41,8 +40,8 @@ type Times struct {
 	Boot time.Duration
 	// Registering is how long Ironic takes to verify the BMC of a new host.
 	Registering time.Duration
-	// Inspecting, Provisioning and Deprovisioning are how long the host stays in these states. A state of zero is never visible.
-	Inspecting, Provisioning, Deprovisioning time.Duration
+	// Deprovisioning is how long the host stays in this state. Inspecting and provisioning take no time.
+	Deprovisioning time.Duration
 	// Servicing is how long the ramdisk takes to write firmware.
 	Servicing time.Duration
 }
@@ -198,7 +197,7 @@ func (h *Host) GoesOff(now time.Time) bool {
 }
 
 // Press changes the power by hand. Nothing records it.
-func (h *Host) Press(to Power, now time.Time) { h.become(to, true, false, now) }
+func (h *Host) Press(to Power, now time.Time) { h.become(to, false, now) }
 
 // Stranded reports whether a ramdisk runs that no program knows of, because Ironic has lost its database.
 func (h *Host) Stranded() bool { return h.hardware.on && h.hardware.ramdisk && !h.node.servicing }

@@ -6,16 +6,14 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
-// Annotations and values that ask BMO for a reboot.
+// An annotation and its value that ask BMO for a reboot.
 const (
 	suffixed = bmov1alpha1.RebootAnnotationPrefix + "/test"
 	hard     = `{"mode":"hard","force":false}`
-	forced   = `{"mode":"hard","force":true}`
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -29,7 +27,7 @@ func deployed(h *bmov1alpha1.BareMetalHost) {
 type player struct {
 	bmo.Host
 	t     *testing.T
-	bmh   *bmov1alpha1.BareMetalHost // nil once it is deleted
+	bmh   *bmov1alpha1.BareMetalHost
 	looks bmo.Looks
 	now   time.Time
 	// power has the power changes since the host was ready for the test.
@@ -75,7 +73,7 @@ func (p *player) step() bool {
 	for _, c := range p.Changes() {
 		p.power = append(p.power, c.To)
 	}
-	if p.bmh == nil || !p.looks.Due(p.bmh, p.now) {
+	if !p.looks.Due(p.bmh, p.now) {
 		return false
 	}
 	is := p.bmh.DeepCopy()
@@ -86,9 +84,6 @@ func (p *player) step() bool {
 	}
 	if done.Status {
 		p.bmh.Status = is.Status
-	}
-	if p.bmh.DeletionTimestamp != nil && len(p.bmh.Finalizers) == 0 {
-		p.bmh = nil
 	}
 	return true
 }
@@ -126,68 +121,21 @@ func TestAHostIsLeftAloneWhilePausedOrDetached(t *testing.T) {
 }
 
 func TestTheEffectOfAnAnnotationDependsOnTheProvisioningState(t *testing.T) {
-	for _, tc := range []struct {
-		state bmov1alpha1.ProvisioningState
-		value string
-		acts  bool
-	}{
-		{bmov1alpha1.StateProvisioned, hard, true},
-		{bmov1alpha1.StateExternallyProvisioned, hard, true},
-		{bmov1alpha1.StateAvailable, hard, false},
-		{bmov1alpha1.StateAvailable, forced, true},
-		{bmov1alpha1.StateUnmanaged, forced, false},
-		{bmov1alpha1.StateRegistering, hard, false},
-		{bmov1alpha1.StateInspecting, hard, false},
-		{bmov1alpha1.StatePreparing, hard, false},
-		{bmov1alpha1.StateReady, hard, false},
-		{bmov1alpha1.StateProvisioning, hard, false},
-		{bmov1alpha1.StateProvisioning, forced, false},
-		{bmov1alpha1.StateDeprovisioning, hard, false},
-		{bmov1alpha1.StateDeleting, hard, false},
+	for state, acts := range map[bmov1alpha1.ProvisioningState]bool{
+		bmov1alpha1.StateProvisioned: true, bmov1alpha1.StateExternallyProvisioned: true, bmov1alpha1.StateAvailable: false,
+		bmov1alpha1.StateUnmanaged: false, bmov1alpha1.StateRegistering: false, bmov1alpha1.StateInspecting: false,
+		bmov1alpha1.StatePreparing: false, bmov1alpha1.StateReady: false, bmov1alpha1.StateProvisioning: false,
+		bmov1alpha1.StateDeprovisioning: false,
 	} {
-		t.Run(string(tc.state)+" "+tc.value, func(t *testing.T) {
+		t.Run(string(state), func(t *testing.T) {
 			p := play(t, bmo.Times{}, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = true })
-			p.Pinned = &tc.state
+			p.Pinned = &state
 			p.looks.Now(p.now)
 			p.pass(time.Hour)
-			p.annotate(suffixed, tc.value)
+			p.annotate(suffixed, hard)
 			p.pass(time.Hour)
-			if got := !p.Powered(); got != tc.acts {
-				t.Errorf("it is off: %t, want %t", got, tc.acts)
-			}
-		})
-	}
-}
-
-func TestADeletedHostIsPoweredOffAndRemoved(t *testing.T) {
-	for name, tc := range map[string]struct {
-		detached             string
-		dead, stays, powered bool
-	}{
-		"in service":                       {},
-		"with a dead BMC":                  {dead: true, powered: true},
-		"detached":                         {detached: "true", powered: true},
-		"detached and to be kept":          {detached: `{"deleteAction":"delay"}`, stays: true, powered: true},
-		"detached and to be deleted as is": {detached: `{"deleteAction":"delete"}`, powered: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := play(t, bmo.Times{}, deployed)
-			p.Faults.IgnoresOff = tc.dead
-			if tc.detached != "" {
-				p.annotate(bmov1alpha1.DetachedAnnotation, tc.detached)
-				p.pass(time.Minute)
-			}
-			p.bmh.DeletionTimestamp = &metav1.Time{Time: p.now}
-			p.pass(48 * time.Hour)
-			if got := p.bmh != nil; got != tc.stays || p.Powered() != tc.powered {
-				t.Fatalf("it stays: %t, want %t; it is on: %t, want %t", got, tc.stays, p.Powered(), tc.powered)
-			}
-			if !tc.stays {
-				return
-			}
-			p.strip(bmov1alpha1.DetachedAnnotation)
-			if p.pass(time.Hour); p.bmh != nil || p.Powered() {
-				t.Errorf("it is not switched off and deleted when it is attached again")
+			if got := !p.Powered(); got != acts {
+				t.Errorf("it is off: %t, want %t", got, acts)
 			}
 		})
 	}
@@ -236,31 +184,4 @@ func TestStalePowerIsReportedAsItWas(t *testing.T) {
 	p.Faults.Stale = false
 	p.pass(24 * time.Hour)
 	p.is(false, p.power...)
-}
-
-func TestAForcedRebootBeginsProvisioningAnew(t *testing.T) {
-	const takes = time.Hour
-	times := bmo.Times{Inspecting: takes, Provisioning: takes, Deprovisioning: takes}
-	p := play(t, times, deployed)
-	in := func(state bmov1alpha1.ProvisioningState) {
-		t.Helper()
-		if got := p.bmh.Status.Provisioning.State; got != state {
-			t.Fatalf("after %s it is %q, want %q", p.now.Sub(noon), got, state)
-		}
-	}
-	p.pass(takes / 2)
-	in(bmov1alpha1.StateProvisioning)
-	p.annotate(bmov1alpha1.RebootAnnotationPrefix, forced)
-	p.pass(takes - time.Minute)
-	in(bmov1alpha1.StateProvisioning)
-	if _, has := p.bmh.Annotations[bmov1alpha1.RebootAnnotationPrefix]; has {
-		t.Error("the annotation stays")
-	}
-	p.pass(2 * time.Minute)
-	in(bmov1alpha1.StateProvisioned)
-	p.bmh.Spec.Image = nil
-	p.pass(time.Minute)
-	in(bmov1alpha1.StateDeprovisioning)
-	p.pass(takes)
-	in(bmov1alpha1.StateAvailable)
 }

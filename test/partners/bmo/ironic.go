@@ -9,7 +9,6 @@ type hardware struct {
 	ramdisk bool
 	// order is what the BMC carries out until ends; empty if it does nothing.
 	order Power
-	hard  bool
 	ends  time.Time
 }
 
@@ -125,7 +124,7 @@ func (h *Host) Advance(now time.Time) {
 		switch at {
 		case h.late():
 			h.node.ignored = false
-			h.begin(h.node.target, true, now)
+			h.begin(h.node.target, now)
 		case h.ordered():
 			h.carryOut(at)
 		case h.awaited():
@@ -172,11 +171,11 @@ func (h *Host) force(to Power, now time.Time) {
 	if h.ignores(to) || h.Faults.Refuses != "" || h.hardware.order != "" {
 		return
 	}
-	h.begin(to, true, now)
+	h.begin(to, now)
 }
 
 // order makes Ironic's API accept a power change from BMO and a conductor carry it out. (conductor utils.py node_power_action)
-func (h *Host) order(to Power, hard bool, now time.Time) {
+func (h *Host) order(to Power, now time.Time) {
 	n := &h.node
 	// The timeout is longer than any healthy host of the model takes.
 	n.target, n.failure, n.asked, n.until, n.ignored = to, "", now, now.Add(max(h.Waits.Change, 2*h.takes(to))), false
@@ -190,12 +189,12 @@ func (h *Host) order(to Power, hard bool, now time.Time) {
 	case to != Reset && h.hardware.order == "" && h.hardware.on == (to == On):
 		h.confirm(now)
 	default:
-		h.begin(to, hard, now)
+		h.begin(to, now)
 	}
 }
 
-func (h *Host) begin(to Power, hard bool, now time.Time) {
-	h.hardware.order, h.hardware.hard, h.hardware.ends = to, hard, now.Add(h.takes(to))
+func (h *Host) begin(to Power, now time.Time) {
+	h.hardware.order, h.hardware.ends = to, now.Add(h.takes(to))
 }
 
 // takes returns how long the host takes to follow an order.
@@ -212,9 +211,9 @@ func (h *Host) takes(to Power) time.Duration {
 
 // carryOut completes the order of the BMC.
 func (h *Host) carryOut(now time.Time) {
-	to, hard := h.hardware.order, h.hardware.hard
+	to := h.hardware.order
 	h.hardware.order = ""
-	h.become(to, hard, false, now)
+	h.become(to, false, now)
 	h.confirm(now)
 }
 
@@ -231,16 +230,16 @@ func (h *Host) confirm(now time.Time) {
 func (h *Host) fail(why string) { h.node.target, h.node.failure = "", why }
 
 // become changes the real power.
-func (h *Host) become(to Power, hard, ramdisk bool, now time.Time) {
+func (h *Host) become(to Power, ramdisk bool, now time.Time) {
 	h.hardware.on, h.hardware.ramdisk = to != Off, ramdisk
-	h.changes = append(h.changes, Change{At: now, To: to, Hard: hard, Ramdisk: ramdisk})
+	h.changes = append(h.changes, Change{At: now, To: to, Ramdisk: ramdisk})
 }
 
 // service makes Ironic boot a ramdisk that writes firmware. (ironic servicing.go startServicing)
 func (h *Host) service(now time.Time) {
 	h.node.servicing, h.node.broken, h.node.serviced = true, false, now.Add(h.Times.Servicing)
 	h.node.power = On
-	h.become(On, true, true, now)
+	h.become(On, true, now)
 }
 
 // endServicing boots the disk after servicing has succeeded; after a failure the ramdisk keeps running. (conductor servicing.py
@@ -252,5 +251,5 @@ func (h *Host) endServicing(now time.Time) {
 		return
 	}
 	h.Faults.Firmware = false
-	h.become(Reset, true, false, now)
+	h.become(Reset, false, now)
 }

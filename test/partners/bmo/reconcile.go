@@ -22,8 +22,6 @@ type Pass struct {
 	After time.Duration
 	// Failed means that nothing is written, and that BMO reconciles again after a wait that grows with each failure.
 	Failed bool
-	// Event is the error that BMO reports with an event; empty for none.
-	Event bmov1alpha1.ErrorType
 }
 
 var (
@@ -81,17 +79,17 @@ func (p *pass) reconcile() Pass {
 	if done, ends := p.restore(); ends {
 		return done
 	}
-	if p.bmh.DeletionTimestamp.IsZero() && controllerutil.AddFinalizer(p.bmh, bmov1alpha1.BareMetalHostFinalizer) {
+	if !p.bmh.DeletionTimestamp.IsZero() {
+		p.node = node{}
+		return Pass{Object: controllerutil.RemoveFinalizer(p.bmh, bmov1alpha1.BareMetalHostFinalizer)}
+	}
+	if controllerutil.AddFinalizer(p.bmh, bmov1alpha1.BareMetalHostFinalizer) {
 		return Pass{Object: true, Again: true}
 	}
-	credentials := true
 	if state := p.state(); p.Faults.Credentials == Missing && state != bmov1alpha1.StateNone && state != bmov1alpha1.StateUnmanaged {
-		if p.bmh.DeletionTimestamp.IsZero() {
-			// Each reconcile counts the error and writes the status, and does nothing else. (bmh credentialsErrorResult)
-			p.record(bmov1alpha1.RegistrationError, "The BMC secret does not exist")
-			return Pass{Status: true, After: p.Waits.Credentials, Event: bmov1alpha1.RegistrationError}
-		}
-		credentials = false
+		// Each reconcile counts the error and writes the status, and does nothing else. (bmh credentialsErrorResult)
+		p.record(bmov1alpha1.RegistrationError, "The BMC secret does not exist")
+		return Pass{Status: true, After: p.Waits.Credentials}
 	}
 	if p.Faults.NotReady {
 		return after(p.Waits.NotReady) // BMO writes nothing, so no client can notice it (bmh Reconcile, ErrNotReady)
@@ -99,7 +97,7 @@ func (p *pass) reconcile() Pass {
 	if p.Faults.Errors {
 		return Pass{Failed: true}
 	}
-	done := p.advance(credentials)
+	done := p.advance()
 	if !done.Object && p.conditions() {
 		done.Status = true
 	}
@@ -123,7 +121,7 @@ func (p *pass) restore() (Pass, bool) {
 func (p *pass) state() bmov1alpha1.ProvisioningState { return p.bmh.Status.Provisioning.State }
 
 // advance is BMO's state machine. (hsm ReconcileState)
-func (p *pass) advance(credentials bool) Pass {
+func (p *pass) advance() Pass {
 	if p.Pinned != nil && p.state() != *p.Pinned {
 		p.bmh.Status.Provisioning.State = *p.Pinned
 		p.status(bmov1alpha1.OperationalStatusOK)
@@ -132,16 +130,11 @@ func (p *pass) advance(credentials bool) Pass {
 	if p.Pinned != nil && !slices.Contains(mayBeDetached, p.state()) {
 		return rests
 	}
-	if p.beginsToDelete() {
-		return saves
-	}
 	if done, ends := p.detach(); ends {
 		return done
 	}
-	if credentials {
-		if done, ends := p.register(); ends {
-			return done
-		}
+	if done, ends := p.register(); ends {
+		return done
 	}
 	switch p.state() {
 	case bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned:
@@ -151,10 +144,6 @@ func (p *pass) advance(credentials bool) Pass {
 			return p.enters(next)
 		}
 		return p.managePower()
-	case bmov1alpha1.StatePoweringOffBeforeDelete:
-		return p.powerOffBeforeDelete()
-	case bmov1alpha1.StateDeleting:
-		return p.delete()
 	}
 	return p.work()
 }
@@ -178,11 +167,11 @@ func (p *pass) record(kind bmov1alpha1.ErrorType, message string) {
 	p.bmh.Status.ErrorCount++
 }
 
-// failed ends a reconcile with an error in the status and an event. (bmh recordActionFailure)
+// failed ends a reconcile with an error in the status. (bmh recordActionFailure)
 func (p *pass) failed(kind bmov1alpha1.ErrorType, message string) Pass {
 	p.record(kind, message)
 	wait := p.Waits.Error << (min(p.bmh.Status.ErrorCount, p.Waits.Errors) - 1)
-	return Pass{Status: true, After: wait, Event: kind}
+	return Pass{Status: true, After: wait}
 }
 
 // clear removes the error but keeps the number of errors. (bmh clearErrorWithStatus)
@@ -211,8 +200,6 @@ func (p *pass) conditions() bool {
 		c.Status, c.Reason, checked = metav1.ConditionFalse, bmov1alpha1.NotManagedReason, false
 	case bmov1alpha1.StateRegistering:
 		c.Status, c.Reason, checked = metav1.ConditionFalse, bmov1alpha1.RegisteringReason, false
-	case bmov1alpha1.StateDeleting:
-		checked = false
 	}
 	if checked && p.node.fault {
 		c.Status, c.Reason = metav1.ConditionFalse, bmov1alpha1.PowerFailureReason
@@ -225,17 +212,9 @@ var mayBeDetached = []bmov1alpha1.ProvisioningState{
 	bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned, bmov1alpha1.StateReady, bmov1alpha1.StateAvailable,
 }
 
-func (p *pass) detachedBy() (arguments bmov1alpha1.DetachedAnnotationArguments, is bool) {
-	value, is := p.bmh.Annotations[bmov1alpha1.DetachedAnnotation]
-	_ = json.Unmarshal([]byte(value), &arguments) // any other value asks for nothing special
-	return arguments, is
-}
-
 // detach makes Ironic forget a detached host, or ends the detachment. (hsm checkDetachedHost, bmh detachHost)
 func (p *pass) detach() (Pass, bool) {
-	arguments, asked := p.detachedBy()
-	state := p.state()
-	if asked && state != bmov1alpha1.StateDeleting && (slices.Contains(mayBeDetached, state) || arguments.Force) {
+	if _, asked := p.bmh.Annotations[bmov1alpha1.DetachedAnnotation]; asked && slices.Contains(mayBeDetached, p.state()) {
 		p.node = node{}
 		return after(p.Waits.Detached).saving(p.status(bmov1alpha1.OperationalStatusDetached)), true
 	}
@@ -253,7 +232,7 @@ func (p *pass) detach() (Pass, bool) {
 // register makes sure that Ironic knows the host and can use its BMC. (hsm ensureRegistered, bmh registerHost, ironic register.go)
 func (p *pass) register() (Pass, bool) {
 	switch p.state() {
-	case bmov1alpha1.StateNone, bmov1alpha1.StateUnmanaged, bmov1alpha1.StateDeleting:
+	case bmov1alpha1.StateNone, bmov1alpha1.StateUnmanaged:
 		return Pass{}, false
 	}
 	if p.Faults.Credentials == Wrong {

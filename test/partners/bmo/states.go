@@ -1,13 +1,10 @@
 package bmo
 
 import (
-	"encoding/json"
 	"maps"
 	"strings"
-	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
 // stateAsked returns the next state after one in which nothing is in progress. (hsm handleNone to handleProvisioned)
@@ -57,7 +54,7 @@ func (p *pass) work() Pass {
 	}
 	switch p.state() {
 	case bmov1alpha1.StateInspecting:
-		return p.ramdisk(p.Times.Inspecting, bmov1alpha1.StatePreparing)
+		return p.worked(bmov1alpha1.StatePreparing)
 	case bmov1alpha1.StateProvisioning:
 		return p.deploy()
 	case bmov1alpha1.StateDeprovisioning:
@@ -70,23 +67,6 @@ func (p *pass) work() Pass {
 	p.cleared()
 	return p.enters(next)
 }
-
-// ramdisk handles a state in which a ramdisk works for some time: a forced reboot starts it again, and reboot annotations are removed. (bmh
-// actionInspecting, actionProvisioning)
-func (p *pass) ramdisk(takes time.Duration, then bmov1alpha1.ProvisioningState) Pass {
-	if forced, _ := RebootAsked(p.bmh.Annotations, true); forced {
-		p.since = p.now
-	}
-	if p.clearReboots() {
-		return Pass{Object: true, Again: true}
-	}
-	if left := p.left(takes); left > 0 {
-		return after(left)
-	}
-	return p.enters(then)
-}
-
-func (p *pass) left(takes time.Duration) time.Duration { return p.since.Add(takes).Sub(p.now) }
 
 // clearReboots deletes the reboot annotations that BMO removes when the provisioning state changes. (bmh clearRebootAnnotations)
 func (p *pass) clearReboots() bool {
@@ -105,11 +85,19 @@ func (p *pass) deploy() Pass {
 	if p.Faults.IgnoresOn || p.Faults.Unreachable {
 		return after(p.Waits.Long)
 	}
-	done := p.ramdisk(p.Times.Provisioning, bmov1alpha1.StateProvisioned)
+	done := p.worked(bmov1alpha1.StateProvisioned)
 	if p.state() == bmov1alpha1.StateProvisioned {
 		p.bmh.Status.Provisioning.Image = *p.bmh.Spec.Image
 	}
 	return done
+}
+
+// worked ends a state in which a ramdisk worked, after it has removed reboot annotations. (bmh actionInspecting, actionProvisioning)
+func (p *pass) worked(then bmov1alpha1.ProvisioningState) Pass {
+	if p.clearReboots() {
+		return Pass{Object: true, Again: true}
+	}
+	return p.enters(then)
 }
 
 // undeploy powers the host off and wipes its disk. (bmh actionDeprovisioning, ironic Deprovision)
@@ -118,14 +106,11 @@ func (p *pass) undeploy() Pass {
 		return Pass{Object: true, Again: true}
 	}
 	if p.node.power == On && !p.bmh.Spec.DisablePowerOff {
-		if done, ends := p.turnOff(bmov1alpha1.ProvisioningError); ends {
-			if !p.bmh.DeletionTimestamp.IsZero() && p.bmh.Status.ErrorCount > deletesAfter {
-				return p.enters(bmov1alpha1.StatePoweringOffBeforeDelete)
-			}
+		if done, ends := p.turnOff(); ends {
 			return done
 		}
 	}
-	if left := p.left(p.Times.Deprovisioning); left > 0 {
+	if left := p.since.Add(p.Times.Deprovisioning).Sub(p.now); left > 0 {
 		return after(left)
 	}
 	p.wiped = true
@@ -139,75 +124,19 @@ func (p *pass) undeploy() Pass {
 }
 
 // turnOff powers the host off hard, and reports whether that ends the reconcile.
-func (p *pass) turnOff(kind bmov1alpha1.ErrorType) (Pass, bool) {
+func (p *pass) turnOff() (Pass, bool) {
 	n := &p.node
-	switch force := p.bmh.Status.ErrorType == kind; {
+	switch force := p.bmh.Status.ErrorType == bmov1alpha1.ProvisioningError; {
 	case n.power == Off:
 		return Pass{}, false
 	case n.target == Off:
 		return after(p.Waits.Short), true
 	case n.failure != "" && !force:
-		return p.failed(kind, n.failure), true
+		return p.failed(bmov1alpha1.ProvisioningError, n.failure), true
 	}
 	p.asked = true
-	p.order(Off, true, p.now)
+	p.order(Off, p.now)
 	return again.saving(p.cleared()), true
-}
-
-// beginsToDelete changes the state to the next one of a deletion, and reports whether it did. (hsm checkInitiateDelete)
-func (p *pass) beginsToDelete() bool {
-	if p.bmh.DeletionTimestamp.IsZero() {
-		return false
-	}
-	arguments, asked := p.detachedBy()
-	detached := p.bmh.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached
-	state := p.state()
-	if state != bmov1alpha1.StateDeleting && (asked || detached) {
-		if !asked || arguments.DeleteAction == bmov1alpha1.DetachedDeleteActionDelay {
-			return false
-		}
-		p.bmh.Status.Provisioning.State = bmov1alpha1.StateDeleting
-		return true
-	}
-	next := bmov1alpha1.StatePoweringOffBeforeDelete
-	switch state {
-	case bmov1alpha1.StateRegistering, bmov1alpha1.StateUnmanaged, bmov1alpha1.StateNone:
-		next = bmov1alpha1.StateDeleting
-	case bmov1alpha1.StateProvisioning, bmov1alpha1.StateProvisioned:
-		next = bmov1alpha1.StateDeprovisioning
-	case bmov1alpha1.StateDeprovisioning, bmov1alpha1.StatePoweringOffBeforeDelete:
-		if p.bmh.Status.ErrorType != bmov1alpha1.RegistrationError || p.bmh.Status.ErrorCount <= deletesAfter {
-			return false
-		}
-		next = bmov1alpha1.StateDeleting
-	case bmov1alpha1.StateDeleting:
-		return false
-	}
-	p.bmh.Status.Provisioning.State = next
-	return true
-}
-
-// deletesAfter is the number of errors after which a deletion goes on regardless. (hsm retryCount)
-const deletesAfter = 3
-
-// powerOffBeforeDelete powers off a host before its deletion. (hsm handlePoweringOffBeforeDelete)
-func (p *pass) powerOffBeforeDelete() Pass {
-	if !p.bmh.Spec.DisablePowerOff {
-		if done, ends := p.turnOff(bmov1alpha1.PowerManagementError); ends && p.bmh.Status.ErrorCount <= deletesAfter {
-			return done
-		}
-	}
-	p.bmh.Status.PoweredOn = false
-	return p.enters(bmov1alpha1.StateDeleting)
-}
-
-// delete removes the finalizer. (bmh actionDeleting)
-func (p *pass) delete() Pass {
-	p.node = node{}
-	if !controllerutil.RemoveFinalizer(p.bmh, bmov1alpha1.BareMetalHostFinalizer) {
-		return rests
-	}
-	return Pass{Object: true}
 }
 
 // steady reconciles a provisioned host. (bmh actionManageSteadyState)
@@ -244,12 +173,11 @@ func (p *pass) managePower() Pass {
 	if done, ends := p.beforePower(); ends {
 		return done
 	}
-	reboot, hard := RebootAsked(p.bmh.Annotations, !Deployed(p.state()))
-	wanted = wanted && !reboot
+	wanted = wanted && !(Deployed(p.state()) && RebootAsked(p.bmh.Annotations))
 	if s.PoweredOn == wanted {
 		return after(p.Waits.Poll)
 	}
-	return p.change(OrderFor(p.bmh, wanted), hard || s.ErrorCount > 0)
+	return p.change(OrderFor(p.bmh, wanted))
 }
 
 // beforePower handles what comes before a power change: data images, completed reboots, firmware.
@@ -272,7 +200,7 @@ func (p *pass) beforePower() (done Pass, ends bool) {
 }
 
 // change makes Ironic change the power. (bmh manageHostPower; ironic PowerOn, PowerOff, changePower)
-func (p *pass) change(to Power, hard bool) Pass {
+func (p *pass) change(to Power) Pass {
 	s, n := &p.bmh.Status, &p.node
 	force := s.ErrorType == bmov1alpha1.PowerManagementError
 	done := Pass{}
@@ -286,13 +214,13 @@ func (p *pass) change(to Power, hard bool) Pass {
 		refused = n.failure
 	case p.Faults.Races && n.power != "" && to != Reset:
 		// The change ends between the read and the order: BMO orders nothing, and records the wanted power as the current one.
-		p.become(to, hard, false, p.now)
+		p.become(to, false, p.now)
 		n.power, n.synced = to, p.now
 		s.PoweredOn, s.ErrorCount = p.bmh.Spec.Online, 0
 		return after(p.Waits.Poll).saving(true)
 	default:
 		p.asked = true
-		p.order(to, hard, p.now)
+		p.order(to, p.now)
 		done = again
 	}
 	if to == Reset {
@@ -356,24 +284,14 @@ func Deployed(state bmov1alpha1.ProvisioningState) bool {
 	return state == bmov1alpha1.StateProvisioned || state == bmov1alpha1.StateExternallyProvisioned
 }
 
-// RebootAsked reports whether an annotation asks for a reboot, with force if forced, and whether one of those asks for a hard one. An
-// invalid value asks for a soft reboot. (bmh hasRebootAnnotation)
-func RebootAsked(annotations map[string]string, forced bool) (asked, hard bool) {
-	for key, value := range annotations {
-		if !isReboot(key) {
-			continue
+// RebootAsked reports whether an annotation asks for a reboot. (bmh hasRebootAnnotation)
+func RebootAsked(annotations map[string]string) bool {
+	for key := range annotations {
+		if isReboot(key) {
+			return true
 		}
-		arguments := bmov1alpha1.RebootAnnotationArguments{}
-		if json.Unmarshal([]byte(value), &arguments) != nil {
-			arguments = bmov1alpha1.RebootAnnotationArguments{}
-		}
-		if forced && !arguments.Force {
-			continue
-		}
-		asked = true
-		hard = hard || arguments.Mode == bmov1alpha1.RebootModeHard
 	}
-	return asked, hard
+	return false
 }
 
 func isReboot(key string) bool {
