@@ -17,7 +17,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -47,10 +46,7 @@ func (t tale) play(on *testing.T, disturb func(*environment)) *environment {
 // noOrphans checks that a check needs every remaining request, and that no machine without a check is marked unhealthy.
 func (e *environment) noOrphans() {
 	e.t.Helper()
-	machines := &clusterv1.MachineList{}
-	e.must(e.api.List(e.ctx, machines, client.InNamespace(e.namespace)))
-	for i := range machines.Items {
-		m := &machines.Items[i]
+	for _, m := range e.allMachines() {
 		check, req := e.checkOf(m), e.requestOf(m.Name)
 		maker, _ := remediationrequest.MadeBy(req)
 		if req.GetUID() != "" && (check == nil || check.Name != maker.Name || !check.Spec.Remediation.TemplateRef.IsDefined()) {
@@ -216,32 +212,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// interrupted calls happens before the nth write of a process, counted from 0.
-func interrupted(c client.WithWatch, nth int, happens func()) client.WithWatch {
-	n := 0
-	before := func() {
-		if n == nth {
-			happens()
-		}
-		n++
-	}
-	return interceptor.NewClient(c, interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			before()
-			return c.Create(ctx, obj, opts...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			before()
-			return c.Patch(ctx, obj, patch, opts...)
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch,
-			opts ...client.SubResourcePatchOption) error {
-			before()
-			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
-		},
-	})
-}
-
 // A former leader does not learn at once that it lost the lease. Even if the next leader acts before any of its writes, a remediation has
 // one record.
 func TestTwoLeadersWriteOneRecord(t *testing.T) {
@@ -260,7 +230,13 @@ func TestTwoLeadersWriteOneRecord(t *testing.T) {
 				former := e.checks
 				e.start()
 				next = e.checks
-				former.Client = client.WithFieldOwner(interrupted(e.recorded(), nth, once), mendv1.FieldOwner)
+				writes := &faults.Writes{Then: func(n int) {
+					if n == nth {
+						once()
+					}
+				}}
+				writes.Then(0)
+				former.Client = client.WithFieldOwner(writes.Client(e.recorded()), mendv1.FieldOwner)
 				former.Records.Client, former.Requests.Client = former.Client, former.Client
 				e.reconcileBy(former.Reconcile)
 				e.reconcileBy(former.Reconcile)

@@ -247,7 +247,7 @@ func newServer(clock *clocktesting.FakePassiveClock) (*inmemory.Server, error) {
 }
 
 func aRequest(namespace, name string) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{}
+	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetGroupVersionKind(requestKind)
 	o.SetNamespace(namespace)
 	o.SetName(name)
@@ -255,10 +255,9 @@ func aRequest(namespace, name string) *unstructured.Unstructured {
 }
 
 func aTemplate(namespace, name string) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{}}}}}
+	o := aRequest(namespace, name)
 	o.SetGroupVersionKind(templateKind)
-	o.SetNamespace(namespace)
-	o.SetName(name)
+	o.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{}}}
 	return o
 }
 

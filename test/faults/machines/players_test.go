@@ -147,6 +147,16 @@ func (e *environment) machine(name string) *clusterv1.Machine {
 	return m
 }
 
+func (e *environment) allMachines() []*clusterv1.Machine {
+	list := &clusterv1.MachineList{}
+	e.must(e.api.List(e.ctx, list, client.InNamespace(e.namespace)))
+	all := make([]*clusterv1.Machine, len(list.Items))
+	for i := range list.Items {
+		all[i] = &list.Items[i]
+	}
+	return all
+}
+
 func (e *environment) annotate(name, key string) {
 	e.t.Helper()
 	m := e.machine(name)
@@ -214,10 +224,7 @@ func (e *environment) enqueueIn(d time.Duration) { e.coming = append(e.coming, e
 // ownerActs replaces every machine whose owner is asked to remediate it, as a MachineSet does.
 func (e *environment) ownerActs() {
 	e.t.Helper()
-	all := &clusterv1.MachineList{}
-	e.must(e.api.List(e.ctx, all, client.InNamespace(e.namespace)))
-	for i := range all.Items {
-		m := &all.Items[i]
+	for _, m := range e.allMachines() {
 		if !collections.IsUnhealthyAndOwnerRemediated(m) {
 			continue
 		}
@@ -347,11 +354,8 @@ func selects(c *clusterv1.MachineHealthCheck, m *clusterv1.Machine) bool {
 
 // withinLimits fails the test if the check may not have its current remediations and more further ones.
 func (e *environment) withinLimits(check *clusterv1.MachineHealthCheck, more int, unsafe func(string)) {
-	machines := &clusterv1.MachineList{}
-	e.must(e.api.List(e.ctx, machines, client.InNamespace(e.namespace)))
 	total, bad, flying := 0, 0, 0
-	for i := range machines.Items {
-		m := &machines.Items[i]
+	for _, m := range e.allMachines() {
 		if _, skipped := m.Annotations[clusterv1.MachineSkipRemediationAnnotation]; skipped || !selects(check, m) {
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -188,10 +189,7 @@ func (e *environment) outcome() outcome {
 		Counters: e.record.counters,
 	}
 	o.Records, o.Unbegun = e.recordsByMachine()
-	machines := &clusterv1.MachineList{}
-	e.must(e.api.List(e.ctx, machines, client.InNamespace(e.namespace)))
-	for i := range machines.Items {
-		m := &machines.Items[i]
+	for _, m := range e.allMachines() {
 		o.Machines[m.Name] = said(m.Status.Conditions)
 		for _, c := range m.GetV1Beta1Conditions() {
 			o.Machines[m.Name] = append(o.Machines[m.Name], fmt.Sprint("v1beta1 ", c.Type, " ", c.Status, " ", c.Reason))
@@ -203,7 +201,7 @@ func (e *environment) outcome() outcome {
 		c := &checks.Items[i]
 		o.Checks[c.Name] = append(said(c.Status.Conditions),
 			fmt.Sprintf("expected %d healthy %d allowed %d targets %v observed %t cluster %s",
-				deref(c.Status.ExpectedMachines), deref(c.Status.CurrentHealthy), deref(c.Status.RemediationsAllowed), c.Status.Targets,
+				ptr.Deref(c.Status.ExpectedMachines, -1), ptr.Deref(c.Status.CurrentHealthy, -1), ptr.Deref(c.Status.RemediationsAllowed, -1), c.Status.Targets,
 				c.Status.ObservedGeneration == c.Generation, c.Labels[clusterv1.ClusterNameLabel]))
 	}
 	for _, req := range e.objectsOf(requestKind) {
@@ -212,13 +210,6 @@ func (e *environment) outcome() outcome {
 			fmt.Sprintf("%s made by %q, deleting %t", req.GetName(), maker.Name, req.GetDeletionTimestamp() != nil))
 	}
 	return o
-}
-
-func deref(n *int32) int32 {
-	if n == nil {
-		return -1
-	}
-	return *n
 }
 
 // said returns conditions without their times. Only the message about a deadline contains a time.
@@ -284,14 +275,6 @@ func (e *environment) collect(from *prometheus.CounterVec, into map[string]float
 }
 
 const recordKind = "RemediationRecord"
-
-// newRecords returns the Records of one instance of the program, whose cache has all open records.
-func (e *environment) newRecords(c client.Client, live client.Reader) *records.Records {
-	r := &records.Records{
-		Client: c, Live: live, Clock: e.clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
-	}
-	return r
-}
 
 // missing collects the machines for which the program got an error when it wrote their record.
 func (e *environment) missing(c client.WithWatch) client.WithWatch {

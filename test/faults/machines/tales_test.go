@@ -123,11 +123,9 @@ func (e *environment) isRight() {
 	if e.cache.Late() || !e.there.cutAt.IsZero() || e.clock.Now().Sub(e.there.backAt) < 10*time.Second {
 		return
 	}
-	machines, bad, flying := &clusterv1.MachineList{}, 0, 0
-	e.must(e.api.List(e.ctx, machines, client.InNamespace(e.namespace)))
+	bad, flying := 0, 0
 	var check *clusterv1.MachineHealthCheck
-	for i := range machines.Items {
-		m := &machines.Items[i]
+	for _, m := range e.allMachines() {
 		if check = e.checkOf(m); check == nil {
 			return
 		}
@@ -203,10 +201,7 @@ func (e *environment) calmsDown() {
 	e.reconnect()
 	e.pauseCluster(false)
 	e.edit(unpaused)
-	machines := &clusterv1.MachineList{}
-	e.must(e.api.List(e.ctx, machines, client.InNamespace(e.namespace)))
-	for i := range machines.Items {
-		m := &machines.Items[i]
+	for _, m := range e.allMachines() {
 		e.recover(m.Name)
 		if req := e.requestOf(m.Name); req.GetUID() != "" {
 			e.finalize(m.Name)
