@@ -82,6 +82,16 @@ func ControlPlaneMachine(cluster *clusterv1.Cluster, name string, edits ...func(
 	}, edits)
 }
 
+// Worker is a Machine of the MachineSet "workers", which need not exist.
+func Worker(cluster *clusterv1.Cluster, name string, edits ...func(*clusterv1.Machine)) *clusterv1.Machine {
+	machine := ControlPlaneMachine(cluster, name)
+	delete(machine.Labels, clusterv1.MachineControlPlaneLabel)
+	machine.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "workers", UID: "workers", Controller: ptr.To(true),
+	}}
+	return edited(machine, edits)
+}
+
 // Metal3Machine is the infrastructure of a stand-alone Machine.
 func Metal3Machine(machine *clusterv1.Machine) *unstructured.Unstructured {
 	return metal3(machine.Namespace, machine.Spec.ClusterName, "Metal3Machine", machine.Spec.InfrastructureRef.Name)

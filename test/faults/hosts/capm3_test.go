@@ -45,7 +45,7 @@ func TestC1APowerCycleGoesInOrder(t *testing.T) {
 			sight{"the host is released", after(asked, func() bool { return !held(e.host()) })},
 			sight{"the host is on", on},
 			sight{"the node is free", after(off, func() bool { return on() && !outOfService(e.node()) })},
-			sight{"the node is Ready", func() bool { return e.isReady() }},
+			sight{"the node is Ready", func() bool { return e.node() != nil && ready(e.node()) == corev1.ConditionTrue }},
 			sight{"the remediation is not kept", after(asked, func() bool { return !e.kept() })},
 		)
 		e.stands("MovingWorkload")

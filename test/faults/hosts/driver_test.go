@@ -264,19 +264,13 @@ func (e *environment) stands(state string) {
 	e.comesTo(in(state, 1))
 }
 
-// ends lets all actors act until the remediation has ended in a state, checks that nothing is left and nothing more happens, and returns
-// how long it took.
-func (e *environment) ends(state string) time.Duration {
+// ends lets all actors act until the remediation has ended in a state, and checks that nothing is left and nothing more happens.
+func (e *environment) ends(state string) {
 	e.t.Helper()
-	var after time.Duration
-	e.run(func(e *environment) bool {
-		after = e.now()
-		return e.memory() == state && !e.kept()
-	})
+	e.run(func(e *environment) bool { return e.memory() == state && !e.kept() })
 	if left := e.orphans(); len(left) > 0 {
 		e.t.Errorf("orphans are left: %q\n%s", left, e.story())
 	}
-	return after
 }
 
 // says returns what the remediation reports.
@@ -338,15 +332,10 @@ func (e *environment) detach() {
 // now returns how much time has passed since the beginning.
 func (e *environment) now() time.Duration { return e.clock.Now().Sub(noon) }
 
-// isReady reports whether the node is Ready.
-func (e *environment) isReady() bool {
-	return e.node() != nil && ready(e.node()) == corev1.ConditionTrue
-}
-
-// editHost changes the BareMetalHost or its status.
-func (e *environment) editHost(status bool, change func(*bmov1alpha1.BareMetalHost)) {
+// editHost changes the BareMetalHost.
+func (e *environment) editHost(change func(*bmov1alpha1.BareMetalHost)) {
 	e.t.Helper()
-	edit(e, e.management, e.host(), status, change)
+	edit(e, e.management, e.host(), false, change)
 }
 
 // edit changes an object and writes it.

@@ -153,11 +153,10 @@ func newBare(t reporter, k kind, as settings) *environment {
 
 // objects returns the Machine, its host, and its Metal3Machine.
 func (e *environment) objects(cluster *clusterv1.Cluster) []client.Object {
-	m := builders.ControlPlaneMachine(cluster, e.at.Name)
-	if !e.as.controlPlane {
-		delete(m.Labels, clusterv1.MachineControlPlaneLabel)
+	m := builders.Worker(cluster, e.at.Name)
+	if e.as.controlPlane {
+		m.Labels[clusterv1.MachineControlPlaneLabel] = ""
 	}
-	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "ms", UID: "ms", Controller: ptr.To(true)}}
 	if e.as.machine != nil {
 		e.as.machine(m)
 	}

@@ -117,12 +117,14 @@ func (i interruption) at(t *testing.T, s standstill, k kind) {
 	}
 }
 
-// event is something that happens from outside at any time.
+// event is something that a partner program, a tenant, a person or bad luck does to a power cycle at any time.
 type event struct {
 	name string
 	do   func(*environment)
 	// needs is the name of an event that must come before.
 	needs string
+	// blames means that the host or the request is at fault, so that owner remediation may be requested.
+	blames bool
 }
 
 // The events of a power cycle. Before the first ones the host ignores its orders and nothing leaves the node.
@@ -158,7 +160,7 @@ var (
 	}}
 	released = event{name: "a person removes the hold", do: func(e *environment) {
 		if h := e.host(); h != nil && heldOff(h) {
-			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) {
+			e.editHost(func(h *bmov1alpha1.BareMetalHost) {
 				for key := range h.Annotations {
 					if strings.HasPrefix(key, "reboot.metal3.io/") {
 						delete(h.Annotations, key)
@@ -168,10 +170,10 @@ var (
 		}
 	}}
 	switchedOff = event{name: "the owner switches the host off", do: func(e *environment) {
-		e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false })
+		e.editHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false })
 	}}
 	switchedOn = event{name: "the owner switches it on again", needs: switchedOff.name, do: func(e *environment) {
-		e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = true })
+		e.editHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = true })
 	}}
 )
 

@@ -261,7 +261,7 @@ var whims = []struct {
 	{"its BMC does not switch off", func(_ *plane, m *environment) { m.box.model.Faults.IgnoresOff = true }},
 	{"its BMC does not switch on", func(_ *plane, m *environment) { m.box.model.Faults.IgnoresOn = true }},
 	{"its host cannot be kept powered off", func(_ *plane, m *environment) {
-		m.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.DisablePowerOff = true })
+		m.editHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.DisablePowerOff = true })
 	}},
 	{"its faults are over", func(_ *plane, m *environment) { m.box.revive(); m.box.looks.Restart() }},
 	{"the caches lag", func(_ *plane, m *environment) { m.lag(true) }},

@@ -20,30 +20,30 @@ import (
 	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
-// happening is something that a partner program, a tenant, a person or bad luck does to a power cycle.
-type happening struct {
-	name string
-	do   func(*environment)
-	// blames means that the host or the request is at fault, so that owner remediation may be requested.
-	blames bool
+func faulty(name string, blames bool, change func(*bmo.Faults)) event {
+	return event{name: name, do: func(e *environment) { change(&e.box.model.Faults) }, blames: blames}
 }
 
-func faulty(name string, blames bool, change func(*bmo.Faults)) happening {
-	return happening{name, func(e *environment) { change(&e.box.model.Faults) }, blames}
-}
+// attached ends a pause and a detachment of the host.
+var attached = event{name: "the host is neither paused nor detached", do: func(e *environment) {
+	e.annotateHost(func(m map[string]string) {
+		delete(m, bmov1alpha1.PausedAnnotation)
+		delete(m, bmov1alpha1.DetachedAnnotation)
+	})
+}}
 
 // happenings may happen at any time; heals ends all of them.
-var happenings = []happening{
+var happenings = []event{
 	faulty("BMO stops", false, func(f *bmo.Faults) { f.Stopped = true }),
 	faulty("BMO dies when it orders something the next time", false, func(f *bmo.Faults) { f.Crashes = true }),
-	{"BMO runs again", func(e *environment) {
+	{name: "BMO runs again", do: func(e *environment) {
 		e.box.model.Faults.Stopped, e.box.model.Faults.Crashes = false, false
 		e.box.looks.Restart()
-	}, false},
+	}},
 	faulty("Ironic does not answer", false, func(f *bmo.Faults) { f.NotReady = true }),
 	faulty("Ironic answers with errors", false, func(f *bmo.Faults) { f.Errors = true }),
 	faulty("Ironic is healthy", false, func(f *bmo.Faults) { f.NotReady, f.Errors = false, false }),
-	{"Ironic loses its database", func(e *environment) { e.box.model.LoseDatabase() }, false},
+	{name: "Ironic loses its database", do: func(e *environment) { e.box.model.LoseDatabase() }},
 	faulty("the credentials of the BMC are missing", false, func(f *bmo.Faults) { f.Credentials = bmo.Missing }),
 	faulty("the credentials of the BMC are wrong", false, func(f *bmo.Faults) { f.Credentials = bmo.Wrong }),
 	faulty("the credentials of the BMC are right", false, func(f *bmo.Faults) { f.Credentials = "" }),
@@ -57,22 +57,15 @@ var happenings = []happening{
 	faulty("the BMC refuses", true, func(f *bmo.Faults) { f.Refuses = "no" }),
 	faulty("the BMC reports stale power", true, func(f *bmo.Faults) { f.Stale = true }),
 	faulty("BMO is too late to order anything", false, func(f *bmo.Faults) { f.Races = true }),
-	{"the host brings up no kubelet", func(e *environment) { e.box.mute = -1 }, true},
-	{"the host is paused", annotates(bmov1alpha1.PausedAnnotation), false},
-	{"the host is detached", annotates(bmov1alpha1.DetachedAnnotation), false},
-	{"the host is neither paused nor detached", func(e *environment) {
-		e.annotateHost(func(m map[string]string) {
-			delete(m, bmov1alpha1.PausedAnnotation)
-			delete(m, bmov1alpha1.DetachedAnnotation)
-		})
-	}, false},
-	{"its owner switches the host off", func(e *environment) {
-		e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false })
-	}, false},
-	{"somebody keeps the host off", annotates("reboot.metal3.io/somebody"), false},
-	{"nobody else keeps the host off", releasedByOthers, false},
-	{"the host is registered anew", reregister, false},
-	{"the Metal3Machine names no host for a moment", func(e *environment) {
+	{name: "the host brings up no kubelet", do: func(e *environment) { e.box.mute = -1 }, blames: true},
+	{name: "the host is paused", do: annotates(bmov1alpha1.PausedAnnotation)},
+	{name: "the host is detached", do: annotates(bmov1alpha1.DetachedAnnotation)},
+	attached,
+	switchedOff,
+	{name: "somebody keeps the host off", do: annotates("reboot.metal3.io/somebody")},
+	{name: "nobody else keeps the host off", do: releasedByOthers},
+	{name: "the host is registered anew", do: reregister},
+	{name: "the Metal3Machine names no host for a moment", do: func(e *environment) {
 		between := e.management.At(betweenKind, e.at)
 		if between == nil {
 			return
@@ -82,41 +75,33 @@ var happenings = []happening{
 		edit(e, e.management, e.management.At(betweenKind, e.at), false, func(o client.Object) {
 			o.SetAnnotations(map[string]string{infrav1.HostAnnotation: e.at.String()})
 		})
-	}, false},
-	{"a person presses the button of the host", func(e *environment) {
+	}},
+	{name: "a person presses the button of the host", do: func(e *environment) {
 		to := bmo.On
 		if e.box.model.Powered() {
 			to = bmo.Off
 		}
 		e.box.model.Press(to, e.clock.Now())
 		e.box.byHand = to == bmo.On
-	}, false},
-	{"the kubelet is cut off", func(e *environment) {
+	}},
+	{name: "the kubelet is cut off", do: func(e *environment) {
 		if e.box.runs {
 			e.box.runs, e.box.silent = false, e.clock.Now()
 		}
 		e.box.cutOff = true
-	}, true},
-	{"the kubelet reports again", func(e *environment) {
+	}, blames: true},
+	{name: "the kubelet reports again", do: func(e *environment) {
 		e.box.cutOff = false
 		e.box.recover()
-	}, false},
-	{"the workload cluster is out of reach", breaks.do, false},
-	{"the workload cluster can be reached", heals.do, false},
-	{"nothing leaves the node", func(e *environment) { e.pods.stuck = true }, false},
-	{"what is on the node leaves it", func(e *environment) { e.pods.stuck = false }, false},
-	{"the Cluster is paused", pauses.do, false},
-	{"the Cluster is not paused", goesOnToo.do, false},
-	{"the caches lag", lags.do, false},
-	{"the caches catch up", catchesUp.do, false},
-	{"the manager restarts", restarts.do, false},
-	{"a person removes the hold", released.do, false},
-	{"the remediation is deleted", cancels.do, false},
-	{"the remediation is another object, as after a move", func(e *environment) {
+	}},
+	breaks, heals, pauses, goesOnToo, lags, catchesUp, restarts, released, cancels,
+	{name: "nothing leaves the node", do: func(e *environment) { e.pods.stuck = true }},
+	podsLeave,
+	{name: "the remediation is another object, as after a move", do: func(e *environment) {
 		if e.remediation() != nil && !heldOff(e.host()) {
 			moved(e)
 		}
-	}, false},
+	}},
 }
 
 func annotates(key string) func(*environment) {
@@ -124,14 +109,14 @@ func annotates(key string) func(*environment) {
 }
 
 func releasedByOthers(e *environment) {
-	e.editHost(false, func(h *bmov1alpha1.BareMetalHost) {
+	e.editHost(func(h *bmov1alpha1.BareMetalHost) {
 		h.Spec.Online = true
 		delete(h.Annotations, "reboot.metal3.io/somebody")
 	})
 }
 
 func (e *environment) annotateHost(change func(map[string]string)) {
-	e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { change(h.Annotations) })
+	e.editHost(func(h *bmov1alpha1.BareMetalHost) { change(h.Annotations) })
 }
 
 // reregister registers a host again by Metal3's procedure: it is detached, deleted, and created again with its status in an annotation. The
@@ -169,11 +154,7 @@ func healed(e *environment) {
 	e.box.mute = 0
 	e.box.looks.Restart()
 	releasedByOthers(e)
-	e.annotateHost(func(m map[string]string) {
-		delete(m, bmov1alpha1.PausedAnnotation)
-		delete(m, bmov1alpha1.DetachedAnnotation)
-	})
-	for _, end := range []event{goesOnToo, catchesUp, heals} {
+	for _, end := range []event{attached, goesOnToo, catchesUp, heals} {
 		end.do(e)
 	}
 	e.pods.stuck, e.box.cutOff = false, false

@@ -13,7 +13,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -97,7 +96,7 @@ func (e *environment) blocksMove() {
 	if h == nil || rem == nil || !heldOff(h) || e.last != nil || e.writes.Crashed() || e.management.cache.Late() {
 		return
 	}
-	if _, blocks := rem.GetAnnotations()[clusterctlv1.BlockMoveAnnotation]; !blocks {
+	if !blocked(e) {
 		e.fault("the remediation keeps its host powered off, and may be moved")
 	}
 }
@@ -211,16 +210,10 @@ func (e *environment) orphans() (left []string) {
 		}
 	}
 	if rem := e.remediation(); rem != nil {
-		left = append(left, orphansOn(rem)...)
-	}
-	return left
-}
-
-// orphansOn returns what it has left on itself.
-func orphansOn(rem client.Object) []string {
-	left := slices.Clone(rem.GetFinalizers())
-	if _, has := rem.GetAnnotations()[clusterctlv1.BlockMoveAnnotation]; has {
-		left = append(left, "remediation "+clusterctlv1.BlockMoveAnnotation)
+		left = append(left, rem.GetFinalizers()...)
+		if blocked(e) {
+			left = append(left, "remediation "+clusterctlv1.BlockMoveAnnotation)
+		}
 	}
 	return left
 }
@@ -300,10 +293,10 @@ func TestN12NoPowerAnnotationIsLeftToTheNextOwnerOfAHost(t *testing.T) {
 			bothKinds(t, as, func(t *testing.T, e *environment) {
 				e.stands("MovingWorkload")
 				e.do(e.management.Delete(e.t.Context(), e.machine())) // like Cluster API and CAPM3 do to delete a machine
-				e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Image, h.Spec.Online = nil, false })
+				e.editHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.Image, h.Spec.Online = nil, false })
 				e.ends("Ended")
 				equal(t, "the state of the host", e.host().Status.Provisioning.State, bmov1alpha1.StateAvailable)
-				e.editHost(false, func(h *bmov1alpha1.BareMetalHost) {
+				e.editHost(func(h *bmov1alpha1.BareMetalHost) {
 					builders.Deployed(h)
 					builders.ConsumedBy("next")(h)
 				})

@@ -54,7 +54,7 @@ var standstills = []standstill{
 		state: "Preparing", attempt: 1, settings: settings{host: builders.Annotated[*bmov1alpha1.BareMetalHost](bmov1alpha1.PausedAnnotation, "test")},
 		resume: func(e *environment) {
 			if e.host() != nil {
-				e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { delete(h.Annotations, bmov1alpha1.PausedAnnotation) })
+				e.editHost(func(h *bmov1alpha1.BareMetalHost) { delete(h.Annotations, bmov1alpha1.PausedAnnotation) })
 			}
 		},
 		ends: "Succeeded", cycles: 1,
@@ -168,18 +168,12 @@ var tales = []tale{
 	},
 	{
 		name: "a host that its owner switches off for an hour meanwhile", settings: standstills[2].settings, ends: "Succeeded", cycles: 1, stays: true,
-		script: append([]cue{standstills[2].there(func(e *environment) {
-			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false })
-		})}, later(time.Hour, func(e *environment) {
-			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = true })
-		})...),
+		script: append([]cue{standstills[2].there(switchedOff.do)}, later(time.Hour, switchedOn.do)...),
 	},
 	{
 		name: "a host that its owner has switched off, and on again before its power cycle", ends: "Succeeded", cycles: 1, stays: true,
 		settings: settings{mayRecycle: true, host: func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false }},
-		script: append([]cue{{in("Pending", 0), func(*environment) {}}}, later(time.Hour, func(e *environment) {
-			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = true })
-		})...),
+		script:   append([]cue{{in("Pending", 0), func(*environment) {}}}, later(time.Hour, switchedOn.do)...),
 	},
 	{name: "a request of a NodeHealthCheck, after which owner remediation is requested", again: true, settings: settings{nodeCheck: true, box: mute(-1)}, ends: "OwnerRequested", cycles: 2},
 	{
@@ -228,7 +222,7 @@ func unmanaged() []tale {
 	}
 	removed := func(key string) func(*environment) {
 		return func(e *environment) {
-			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { delete(h.Annotations, key) })
+			e.editHost(func(h *bmov1alpha1.BareMetalHost) { delete(h.Annotations, key) })
 		}
 	}
 	var all []tale

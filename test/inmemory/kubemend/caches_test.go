@@ -127,8 +127,7 @@ func TestARecordFollowsARequestOfAnotherControllerAsItChanges(t *testing.T) {
 func TestW8ANodeThatTheCacheLacksDoesNotCountAsDeleted(t *testing.T) {
 	scene(t, func(ctx context.Context, e *environment) {
 		e.workload.Lag(true)
-		e.node(ctx, "b")
-		e.worker(ctx, "b")
+		e.more(ctx, "b")
 		Expect(e.there.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}})).To(Succeed())
 		e.worker(ctx, "c")
 		Eventually(e.health(ctx, "c")).Should(Equal(metav1.ConditionFalse), "there never was such a node, says the cluster itself")
@@ -144,8 +143,7 @@ func TestW8ANodeThatTheCacheLacksDoesNotCountAsDeleted(t *testing.T) {
 func TestW12AReconcileWithoutChangesReadsOnlyCachesAndWritesNothing(t *testing.T) {
 	scene(t, func(ctx context.Context, e *environment) {
 		e.byRequests(ctx)
-		e.node(ctx, "bad")
-		e.worker(ctx, "bad")
+		e.more(ctx, "bad")
 		e.worker(ctx, "gone")
 		e.reports(ctx, "bad", corev1.ConditionUnknown)
 		Eventually(func() int { return len(e.management.Calls(created)) }).Should(Equal(2))
@@ -174,7 +172,6 @@ func TestW12AReconcileWithoutChangesReadsOnlyCachesAndWritesNothing(t *testing.T
 
 func TestAKubeconfigThatNamesAFileOfTheManagerIsRefusedAndItsServerReceivesNoRequestUntilItIsCorrected(t *testing.T) {
 	scene(t, func(ctx context.Context, e *environment) {
-		reachable := func() string { return conditions.GetReason(e.check(ctx, "check"), "WorkloadClusterReachable") }
 		Expect(e.here.Delete(ctx, kubeconfig())).To(Succeed())
 		e.workload.Silence(true)
 		time.Sleep(time.Hour) // the manager closes the connection
@@ -182,14 +179,14 @@ func TestAKubeconfigThatNamesAFileOfTheManagerIsRefusedAndItsServerReceivesNoReq
 		Expect(e.here.Create(ctx, kubeconfig(`tokenFile: /token`))).To(Succeed())
 		asked := func() int { return len(e.workload.Calls(func(apiserver.Call) bool { return true })) }
 		before := asked()
-		Eventually(reachable).Should(Equal("KubeconfigRefused"))
+		Eventually(e.reach(ctx)).Should(Equal("KubeconfigRefused"))
 		Expect(conditions.GetMessage(e.check(ctx, "check"), "WorkloadClusterReachable")).To(HavePrefix(
 			"Secret c1-kubeconfig: the kubeconfig is refused: users[u].user.tokenFile names a file, which kubemend would read from its own disk. "))
 		Expect(asked()).To(Equal(before))
 
 		Expect(e.here.Delete(ctx, kubeconfig())).To(Succeed())
 		Expect(e.here.Create(ctx, kubeconfig())).To(Succeed())
-		Eventually(reachable).Should(Equal("ReachableAgain"))
+		Eventually(e.reach(ctx)).Should(Equal("ReachableAgain"))
 	})
 }
 
@@ -233,8 +230,7 @@ func TestTheRecordOfAMachineThatIsReplacedReadsNothingThatAWatchHas(t *testing.T
 		time.Sleep(10 * time.Second)
 		hindered := ContainElement(HaveField("Message", ContainSubstring("quota exceeded")))
 		Expect(e.record(ctx).Status.Conditions).To(hindered, "the MachineSet is watched")
-		e.node(ctx, "b")
-		e.worker(ctx, "b")
+		e.more(ctx, "b")
 		Eventually(e.health(ctx, "b")).Should(Equal(metav1.ConditionTrue))
 		time.Sleep(time.Minute)
 		b := e.machine(ctx, "b")

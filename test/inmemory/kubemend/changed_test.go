@@ -83,8 +83,7 @@ func (e *environment) asked(ctx context.Context) []string {
 func TestAnotherWorkloadClusterBehindTheSameEndpointIsNoEvidenceAgainstAMachine(t *testing.T) {
 	scene(t, func(ctx context.Context, e *environment) {
 		for _, name := range []string{"b", "c"} {
-			e.node(ctx, name)
-			e.worker(ctx, name)
+			e.more(ctx, name)
 			Eventually(e.health(ctx, name)).Should(Equal(metav1.ConditionTrue))
 		}
 		was := e.kept(ctx)

@@ -30,14 +30,10 @@ func (e *environment) another(ctx context.Context, name string, machines int) *e
 		cluster: builders.Cluster("ns", name)}
 	a.there = clientOf(a.workload)
 	Expect(a.there.Create(ctx, builders.Namespace(metav1.NamespaceSystem))).To(Succeed())
-	Expect(a.here.Create(ctx, kubemend.KubeconfigOf("ns", name, name))).To(Succeed())
-	Expect(a.here.Create(ctx, a.cluster)).To(Succeed())
-	a.cluster.Status = builders.Standing()
-	Expect(a.here.Status().Update(ctx, a.cluster)).To(Succeed())
+	a.stands(ctx, name)
 	for i := range machines {
 		machine := fmt.Sprint(name, "-", i)
-		a.node(ctx, machine)
-		a.worker(ctx, machine)
+		a.more(ctx, machine)
 		labelled := a.machine(ctx, machine)
 		labelled.Labels["machine"] = machine
 		Expect(a.here.Update(ctx, labelled)).To(Succeed())
@@ -96,29 +92,15 @@ func TestHostileWorkloadClustersDelayNoVerdictOfAnotherOne(t *testing.T) {
 	hostile := map[string]func(r *http.Request) *http.Response{
 		"dead": nil,
 		"silent": func(r *http.Request) *http.Response {
-			if !asksNodes(r) {
-				return nil // it answers probes, so the manager keeps the connection
-			}
 			<-r.Context().Done()
 			return inJSON(http.NoBody)
 		},
-		"slow": func(r *http.Request) *http.Response {
-			if !asksNodes(r) {
-				return nil
-			}
-			return inJSON(trickle{r.Context().Done()})
-		},
-		"endless": func(r *http.Request) *http.Response {
-			if !asksNodes(r) {
-				return nil
-			}
+		"slow": func(r *http.Request) *http.Response { return inJSON(trickle{r.Context().Done()}) },
+		"endless": func(*http.Request) *http.Response {
 			requests.Add(1)
 			return inJSON(endless{&taken})
 		},
-		"huge": func(r *http.Request) *http.Response {
-			if !asksNodes(r) {
-				return nil
-			}
+		"huge": func(*http.Request) *http.Response {
 			return inJSON(strings.NewReader(`{"kind":"NodeList","apiVersion":"v1","items":[{}` + strings.Repeat(",{}", 1<<20) + `]}`))
 		},
 	}
@@ -142,7 +124,13 @@ func TestHostileWorkloadClustersDelayNoVerdictOfAnotherOne(t *testing.T) {
 			Eventually(e.health(ctx, c.cluster.Name+"-0")).Should(Equal(metav1.ConditionTrue))
 		}
 		for _, c := range bad {
-			c.workload.Answer(hostile[c.cluster.Name])
+			answer := hostile[c.cluster.Name]
+			c.workload.Answer(func(r *http.Request) *http.Response {
+				if answer == nil || !asksNodes(r) {
+					return nil // it answers probes, so the manager keeps the connection
+				}
+				return answer(r)
+			})
 			c.nodesGo(ctx)
 			if c.cluster.Name == "dead" {
 				c.workload.Silence(true) // this ends its watches

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -92,14 +91,26 @@ func clientOf(server *apiserver.Server) client.Client {
 }
 
 func (e *environment) furnish(ctx context.Context) {
-	for _, object := range []client.Object{builders.Namespace("ns"), kubeconfig(), e.cluster} {
-		Expect(e.here.Create(ctx, object)).To(Succeed())
-	}
+	Expect(e.here.Create(ctx, builders.Namespace("ns"))).To(Succeed())
+	e.stands(ctx, "workload")
+	e.more(ctx, "a")
+	Expect(e.here.Create(ctx, builders.MachineHealthCheck(e.cluster, "check"))).To(Succeed())
+}
+
+// stands creates the Cluster, which is ready, and its kubeconfig for an API server.
+func (e *environment) stands(ctx context.Context, host string) {
+	Expect(e.here.Create(ctx, kubemend.KubeconfigOf("ns", e.cluster.Name, host))).To(Succeed())
+	Expect(e.here.Create(ctx, e.cluster)).To(Succeed())
 	e.cluster.Status = builders.Standing()
 	Expect(e.here.Status().Update(ctx, e.cluster)).To(Succeed())
-	e.node(ctx, "a")
-	e.worker(ctx, "a")
-	Expect(e.here.Create(ctx, builders.MachineHealthCheck(e.cluster, "check"))).To(Succeed())
+}
+
+// more creates Machines with their nodes.
+func (e *environment) more(ctx context.Context, names ...string) {
+	for _, name := range names {
+		e.node(ctx, name)
+		e.worker(ctx, name)
+	}
 }
 
 // kubeconfig returns the kubeconfig Secret of Cluster c1, whose user has these fields.
@@ -109,11 +120,7 @@ func kubeconfig(user ...string) *corev1.Secret {
 
 // worker creates a Machine with the node of its name.
 func (e *environment) worker(ctx context.Context, name string) {
-	machine := builders.ControlPlaneMachine(e.cluster, name)
-	delete(machine.Labels, clusterv1.MachineControlPlaneLabel)
-	machine.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "workers", UID: "workers", Controller: ptr.To(true),
-	}}
+	machine := builders.Worker(e.cluster, name)
 	Expect(e.here.Create(ctx, machine)).To(Succeed())
 	machine.Status.NodeRef.Name, machine.Status.Conditions = "node-"+name,
 		[]metav1.Condition{builders.LongTrue(clusterv1.MachineInfrastructureReadyCondition)}
@@ -341,40 +348,5 @@ func TestTheFlagNodeHealthChecksDecidesWhetherTheyAreActedOnAndAMetricSaysWhyNot
 		time.Sleep(time.Hour)
 		served("Off", 0)
 		Expect(e.observed(ctx, ignored)()).To(BeFalse())
-	})
-}
-
-func TestTheFlagDefaultNodeHealthCheckTemplateMakesACheckOnceAndOnlyIfThereIsNone(t *testing.T) {
-	const flag = "--default-node-health-check-template=RebootRemediationTemplate.v1.example.org/ns/none"
-	world(t, func(ctx context.Context, e *environment) {
-		e.nodeChecks(ctx)
-		another := pointless("another")
-		Expect(e.here.Create(ctx, builders.Namespace("ns"))).To(Succeed())
-		Expect(e.here.Create(ctx, another)).To(Succeed())
-		manager := e.start(t, flag)
-		defer func() { manager.Kill() }()
-		checks := func() (found []nhcv1.NodeHealthCheck) {
-			list := &nhcv1.NodeHealthCheckList{}
-			Expect(e.here.List(ctx, list)).To(Succeed())
-			return list.Items
-		}
-		Eventually(e.observed(ctx, another)).Should(BeTrue())
-		Expect(checks()).To(ConsistOf(HaveField("Name", "another")))
-
-		Expect(e.here.Delete(ctx, another)).To(Succeed())
-		manager.Kill()
-		manager = e.start(t, flag)
-		Eventually(checks).Should(ConsistOf(HaveField("Name", "nhc-worker-default")))
-		made := &checks()[0]
-		Expect(made.Spec.RemediationTemplate.Name).To(Equal("none"))
-		Expect(e.here.Patch(ctx, made, client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"minHealthy":3}}`)))).To(Succeed())
-
-		manager.Kill()
-		manager = e.start(t, flag)
-		time.Sleep(time.Hour)
-		kept := checks()
-		Expect(kept).To(HaveLen(1))
-		Expect(kept[0].UID).To(Equal(made.UID))
-		Expect(kept[0].Spec).To(Equal(made.Spec), "it is as its owner wants it")
 	})
 }

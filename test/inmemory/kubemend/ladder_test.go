@@ -29,14 +29,10 @@ var agent = schema.GroupVersionKind{Group: "self-node-remediation.medik8s.io", V
 // itself makes the management cluster also the workload cluster of c1. It has three nodes, one of which is that of Machine "a".
 func (e *environment) itself(ctx context.Context) {
 	e.there = e.here
-	for _, o := range []client.Object{
-		builders.Namespace("ns"), builders.Namespace(metav1.NamespaceSystem), builders.Namespace(nhcv1.DefaultLeaseNamespace),
-		kubemend.KubeconfigOf("ns", "c1", kubemend.Host), e.cluster,
-	} {
-		Expect(e.here.Create(ctx, o)).To(Succeed())
+	for _, name := range []string{"ns", metav1.NamespaceSystem, nhcv1.DefaultLeaseNamespace} {
+		Expect(e.here.Create(ctx, builders.Namespace(name))).To(Succeed())
 	}
-	e.cluster.Status = builders.Standing()
-	Expect(e.here.Status().Update(ctx, e.cluster)).To(Succeed())
+	e.stands(ctx, kubemend.Host)
 	for _, name := range []string{"a", "b", "c"} {
 		e.node(ctx, name)
 	}

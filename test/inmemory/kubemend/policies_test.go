@@ -33,12 +33,8 @@ func fleet(t *testing.T, policy *mendv1.RemediationPolicy, story func(ctx contex
 		e.more(ctx, "b")
 		other := *e
 		other.cluster = builders.Cluster("ns", "c2")
-		Expect(e.here.Create(ctx, kubemend.KubeconfigOf("ns", "c2", "workload"))).To(Succeed())
-		Expect(e.here.Create(ctx, other.cluster)).To(Succeed())
-		other.cluster.Status = builders.Standing()
-		Expect(e.here.Status().Update(ctx, other.cluster)).To(Succeed())
-		other.more(ctx, "c")
-		other.more(ctx, "d")
+		other.stands(ctx, "workload")
+		other.more(ctx, "c", "d")
 		Expect(e.here.Create(ctx, builders.MachineHealthCheck(other.cluster, "check2"))).To(Succeed())
 		for _, name := range []string{"a", "b", "c", "d"} {
 			Eventually(e.health(ctx, name)).Should(Equal(metav1.ConditionTrue))
@@ -71,29 +67,8 @@ func (f *fleetOf) start() {
 	f.manager = f.environment.start(f.t, "--unclaimed-machine-health-checks=act")
 }
 
-func (e *environment) more(ctx context.Context, name string) {
-	e.node(ctx, name)
-	e.worker(ctx, name)
-}
-
-// asked returns the machines whose owner was asked to replace them.
-func (f *fleetOf) asked(ctx context.Context) []string {
-	list := &clusterv1.MachineList{}
-	Expect(f.here.List(ctx, list)).To(Succeed())
-	var asked []string
-	for i := range list.Items {
-		if conditions.Has(&list.Items[i], clusterv1.MachineOwnerRemediatedCondition) {
-			asked = append(asked, list.Items[i].Name)
-		}
-	}
-	return asked
-}
-
 func (f *fleetOf) said(ctx context.Context, machine string) string {
-	if cond := conditions.Get(f.machine(ctx, machine), mendv1.Remediation); cond != nil {
-		return cond.Message
-	}
-	return ""
+	return conditions.GetMessage(f.machine(ctx, machine), mendv1.Remediation)
 }
 
 func TestALimitHoldsOverTwoClustersAndARestartAndUntilTheCapacityIsBack(t *testing.T) {

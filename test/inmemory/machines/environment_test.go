@@ -79,12 +79,8 @@ func condition(kind string, status metav1.ConditionStatus, ago time.Duration) me
 
 // machine makes a worker whose infrastructure has been ready for an hour. It has no node yet.
 func (s *environment) machine(name string, edits ...func(*clusterv1.Machine)) *clusterv1.Machine {
-	m := builders.ControlPlaneMachine(s.cluster, name)
-	delete(m.Labels, clusterv1.MachineControlPlaneLabel)
+	m := builders.Worker(s.cluster, name)
 	m.Labels["pool"] = "workers"
-	m.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "workers", UID: "workers", Controller: new(true),
-	}}
 	m.Status.Conditions = []metav1.Condition{condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionTrue, time.Hour)}
 	for _, edit := range edits {
 		edit(m)
@@ -162,12 +158,7 @@ func (s *environment) change(machine string, change func(*clusterv1.Machine)) {
 }
 
 func annotated(key, value string) func(*clusterv1.Machine) {
-	return func(m *clusterv1.Machine) {
-		if m.Annotations == nil {
-			m.Annotations = map[string]string{}
-		}
-		m.Annotations[key] = value
-	}
+	return builders.Annotated[*clusterv1.Machine](key, value)
 }
 
 func (s *environment) get(machine string) *clusterv1.Machine {

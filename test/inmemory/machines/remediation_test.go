@@ -1,7 +1,6 @@
 package machines
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -19,17 +18,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/inmemory/apiserver"
 )
-
-// remediation is what the condition kubemend.io/Remediation of a machine says.
-func (s *environment) remediation(machine string) func() string {
-	return func() string {
-		cond := conditions.Get(s.get(machine), mendv1.Remediation)
-		if cond == nil {
-			return "-"
-		}
-		return fmt.Sprintf("%s/%s", cond.Status, cond.Reason)
-	}
-}
 
 func TestAMachineSaysWhetherItIsBeingRemediatedUntilItIsHealthy(t *testing.T) {
 	run(t, func(s *environment) {
@@ -286,15 +274,16 @@ func (s *environment) sentEvents() func() []string {
 
 // note is the text of the only event of a reason on an object.
 func (s *environment) note(object, reason string) func() string {
-	return func() string {
-		var texts []string
-		for _, e := range s.allEvents() {
-			if e.Regarding.Name == object && e.Reason == reason {
-				texts = append(texts, e.Type+": "+e.Note)
-			}
+	return func() string { return strings.Join(s.notes(object, reason), "\n") }
+}
+
+func (s *environment) notes(object, reason string) (texts []string) {
+	for _, e := range s.allEvents() {
+		if e.Regarding.Name == object && e.Reason == reason {
+			texts = append(texts, e.Type+": "+e.Note)
 		}
-		return strings.Join(texts, "\n")
 	}
+	return texts
 }
 
 func TestW17EventsAndMetricsOneEventPerChangeRecoveryIncludedAndNoneWithoutAChange(t *testing.T) {

@@ -180,29 +180,33 @@ func (s *environment) owner(machine string) func() string {
 	return s.said(machine, clusterv1.MachineOwnerRemediatedCondition)
 }
 
-// external is what ExternallyRemediated says; there is no v1beta1 flavour of it.
+// external is what ExternallyRemediated says, remediation what kubemend.io/Remediation says; there is no v1beta1 flavour of them.
 func (s *environment) external(machine string) func() string {
 	return func() string {
-		c := conditions.Get(s.get(machine), clusterv1.MachineExternallyRemediatedCondition)
-		if c == nil {
-			return "-"
-		}
-		return fmt.Sprintf("%s/%s", c.Status, c.Reason)
+		return flavour(conditions.Get(s.get(machine), clusterv1.MachineExternallyRemediatedCondition))
 	}
+}
+
+func (s *environment) remediation(machine string) func() string {
+	return func() string { return flavour(conditions.Get(s.get(machine), mendv1.Remediation)) }
+}
+
+func flavour(c *metav1.Condition) string {
+	if c == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s/%s", c.Status, c.Reason)
 }
 
 func flavours(o interface {
 	conditions.Getter
 	v1beta1conditions.Getter
 }, kind string) string {
-	now, before := "-", "-"
-	if c := conditions.Get(o, kind); c != nil {
-		now = fmt.Sprintf("%s/%s", c.Status, c.Reason)
-	}
+	before := "-"
 	if c := v1beta1conditions.Get(o, clusterv1.ConditionType(kind)); c != nil {
 		before = fmt.Sprintf("%s/%s", c.Status, c.Reason)
 	}
-	return now + " " + before
+	return flavour(conditions.Get(o, kind)) + " " + before
 }
 
 // What is said of machines.
@@ -215,13 +219,7 @@ const (
 
 // of returns a condition of a check as "Status/Reason".
 func (s *environment) of(check, kind string) func() string {
-	return func() string {
-		c := conditions.Get(s.getCheck(check), kind)
-		if c == nil {
-			return "-"
-		}
-		return fmt.Sprintf("%s/%s", c.Status, c.Reason)
-	}
+	return func() string { return flavour(conditions.Get(s.getCheck(check), kind)) }
 }
 
 // both is what a condition of a check says in both flavours.
@@ -247,15 +245,7 @@ func (s *environment) counts(check string) func() []int32 {
 }
 
 func (s *environment) events(object, reason string) func() int {
-	return func() int {
-		n := 0
-		for _, e := range s.allEvents() {
-			if e.Regarding.Name == object && e.Reason == reason {
-				n++
-			}
-		}
-		return n
-	}
+	return func() int { return len(s.notes(object, reason)) }
 }
 
 // number returns a metric: the sum of all series that have these labels, written like `kind="Owner"`.
