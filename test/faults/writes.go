@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -54,8 +53,6 @@ func (w Write) String() string {
 
 // Writes controls the writes of one program. The zero value lets all of them pass. It is safe for concurrent use.
 type Writes struct {
-	// Ignore are kinds whose writes are not counted, because no decision depends on them, such as Event.
-	Ignore []string
 	// Then is called after every write that was carried out, with their number since Choose. It must not use the Writes.
 	Then func(n int)
 
@@ -152,9 +149,6 @@ func (w *Writes) write(scheme *runtime.Scheme, verb string, obj client.Object, s
 	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {
 		return err
-	}
-	if slices.Contains(w.Ignore, gvk.Kind) {
-		return carryOut()
 	}
 	is := Write{Verb: verb, Kind: gvk.Kind, Name: obj.GetName(), Subresource: sub}
 	counted := w.only == Write{} || w.only == is

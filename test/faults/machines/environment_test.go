@@ -86,7 +86,6 @@ func newEnvironment(t *testing.T) *environment {
 		t: t, ctx: t.Context(), namespace: fmt.Sprintf("ns-%d", environments.Add(1)), clock: clocktesting.NewFakePassiveClock(noon),
 		record: newRecord(), unrecorded: map[string]bool{},
 	}
-	e.writes.Ignore = []string{"Event"}
 	e.there = &cluster{clock: e.clock, nodes: map[string]*corev1.Node{}, backAt: noon.Add(-time.Hour)}
 	server, err := newServer(e.clock)
 	e.must(err)

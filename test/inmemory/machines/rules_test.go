@@ -89,7 +89,7 @@ func TestW13AnUnreachableClusterMakesMachinesUnknownUntilItIsBack(t *testing.T) 
 func TestW13ANodeThatRecoversInAShortOutageIsNotRemediatedByWhatTheCacheHadBefore(t *testing.T) {
 	run(t, func(s *environment) {
 		s.worker("a")
-		s.check("check", func(c *clusterv1.MachineHealthCheck) { silentFor(c, 2*time.Minute) })
+		s.check("check", builders.Patience(2*time.Minute))
 		s.Eventually(s.health("a")).Should(Equal(well))
 		s.nodeReports("a", corev1.NodeReady, corev1.ConditionUnknown, 0)
 		time.Sleep(80 * time.Second)
@@ -150,7 +150,7 @@ func TestTheStatusesThatRulesNameCountTogetherWhileANodeIsNeverReadyInBetween(t 
 func TestW10ATimeoutExpiresToTheSecond(t *testing.T) {
 	run(t, func(s *environment) {
 		s.worker("a")
-		s.check("check", func(c *clusterv1.MachineHealthCheck) { silentFor(c, 2*time.Minute) })
+		s.check("check", builders.Patience(2*time.Minute))
 		s.Eventually(s.health("a")).Should(Equal(well))
 		began := time.Now().Truncate(time.Second)
 		s.nodeReports("a", corev1.NodeReady, corev1.ConditionUnknown, 0)
@@ -253,12 +253,6 @@ func TestMissingInputDelaysNoOtherCheckNoClusterNoKubeconfig(t *testing.T) {
 func atMost(limit string) func(*clusterv1.MachineHealthCheck) {
 	return func(c *clusterv1.MachineHealthCheck) {
 		c.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = ptr.To(intstr.Parse(limit))
-	}
-}
-
-func silentFor(c *clusterv1.MachineHealthCheck, patience time.Duration) {
-	for i := range c.Spec.Checks.UnhealthyNodeConditions {
-		c.Spec.Checks.UnhealthyNodeConditions[i].TimeoutSeconds = ptr.To(int32(patience / time.Second))
 	}
 }
 
