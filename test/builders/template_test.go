@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubemend/kubemend/test/must"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,6 +18,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // With only the name of the cluster set, a template is the manifest of Cluster API's documentation with a claim. One difference: a check of

@@ -212,31 +212,6 @@ func (p *machineProvisioner) leave(ctx context.Context, infra *unstructured.Unst
 	return p.release(ctx, infra, machineFinalizer)
 }
 
-// lodging is the host of a Metal3Machine.
-type lodging struct {
-	ready bool
-	// wait is how long until the host is ready, if that is known.
-	wait time.Duration
-	name string
-	host *Host
-}
-
-// lodge finds a host for a Metal3Machine, or reports that it has to wait.
-func (p *machineProvisioner) lodge(ctx context.Context, infra *unstructured.Unstructured) (lodging, error) {
-	bmh, err := p.pool.place(ctx, infra)
-	if apierrors.IsConflict(err) { // another client took the host
-		return lodging{wait: hostLost}, nil
-	}
-	if err != nil || bmh == nil {
-		return lodging{}, err
-	}
-	return lodging{
-		ready: bmo.Deployed(bmh.Status.Provisioning.State),
-		name:  bmh.Name,
-		host:  p.pool.hosts.Host(client.ObjectKeyFromObject(bmh)),
-	}, nil
-}
-
 // provision waits for the host, and then lets it boot.
 func (p *machineProvisioner) provision(ctx context.Context, infra *unstructured.Unstructured, machine *clusterv1.Machine,
 	site *site) (ctrl.Result, error) {
@@ -247,16 +222,18 @@ func (p *machineProvisioner) provision(ctx context.Context, infra *unstructured.
 		return ctrl.Result{}, err
 	}
 	done, _, _ := unstructured.NestedBool(infra.Object, "status", "initialization", "provisioned") // absent means no
-	home, err := p.lodge(ctx, infra)
+	bmh, err := p.pool.place(ctx, infra)
+	if apierrors.IsConflict(err) { // another client took the host
+		return ctrl.Result{RequeueAfter: hostLost}, nil
+	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if !home.ready && (!done || home.name == "") {
-		err := p.change(ctx, infra, machineFinalizer, nil,
+	if bmh == nil || !done && !bmo.Deployed(bmh.Status.Provisioning.State) {
+		return ctrl.Result{}, p.change(ctx, infra, machineFinalizer, nil,
 			map[string]any{"conditions": ready(infra, metav1.ConditionFalse, "Provisioning", now)})
-		return ctrl.Result{RequeueAfter: max(home.wait, 0)}, err
 	}
-	providerID := fmt.Sprintf("metal3://%s/%s/%s", key.Namespace, home.name, key.Name)
+	providerID := fmt.Sprintf("metal3://%s/%s/%s", key.Namespace, bmh.Name, key.Name)
 	status := provisioned(infra, now)
 	status["addresses"] = []any{map[string]any{"type": string(clusterv1.MachineHostName), "address": key.Name}}
 	err = p.change(ctx, infra, machineFinalizer, map[string]any{"providerID": providerID}, status)
@@ -264,7 +241,8 @@ func (p *machineProvisioner) provision(ctx context.Context, infra *unstructured.
 		return ctrl.Result{}, err
 	}
 	labels, taints := role(machine)
-	p.moveIn(key, home.host, KubeletOptions{Node: key.Name, ProviderID: providerID, Labels: labels, Taints: taints}, site)
+	host := p.pool.hosts.Host(client.ObjectKeyFromObject(bmh))
+	p.moveIn(key, host, KubeletOptions{Node: key.Name, ProviderID: providerID, Labels: labels, Taints: taints}, site)
 	return ctrl.Result{}, nil
 }
 

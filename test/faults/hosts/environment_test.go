@@ -12,8 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubemend/kubemend/test/must"
-
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -37,6 +35,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/faults"
 	"github.com/kubemend/kubemend/test/inmemory"
+	"github.com/kubemend/kubemend/test/must"
 	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 

@@ -7,14 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubemend/kubemend/test/must"
-
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/test/faults"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // interruption is something that happens to a remediation at a standstill.
@@ -23,36 +22,30 @@ type interruption struct {
 	do       func(*environment)
 	// resumes means that what the remediation waits for happens after that.
 	resumes bool
-	// ends returns the state in which the remediation then ends: empty for that of the standstill, "gone" if it is deleted.
-	ends func(s standstill) string
+	// ends is the state in which the remediation then ends: empty for that of the standstill, "gone" if it is deleted.
+	ends string
 }
-
-func atEnd(state string) func(standstill) string { return func(standstill) string { return state } }
-
-func asItWas(s standstill) string { return s.ends }
 
 const stopsIt = "the remediation is timed out"
 
 var interruptions = []interruption{
-	{id: "N11", name: "the manager is killed", do: killed, resumes: true, ends: asItWas},
-	{id: "N10", name: "the remediation is another object, as after a move", do: moved, resumes: true, ends: asItWas},
-	{id: "C3, N2", name: "the remediation is deleted", do: deleted, ends: atEnd("gone")},
-	{name: stopsIt, do: stopped, ends: func(s standstill) string {
-		if s.state == "OwnerRequested" { // the remediation has ended
-			return s.state
-		}
-		return "Stopped"
-	}},
-	{id: "N3", name: "the Machine vanishes", do: func(e *environment) { e.vanish(e.management, e.machine()) }, ends: func(s standstill) string {
-		if s.state == "OwnerRequested" {
-			return s.state
-		}
-		return "Ended"
-	}},
+	{id: "N11", name: "the manager is killed", do: killed, resumes: true},
+	{id: "N10", name: "the remediation is another object, as after a move", do: moved, resumes: true},
+	{id: "C3, N2", name: "the remediation is deleted", do: deleted, ends: "gone"},
+	{name: stopsIt, do: stopped, ends: "Stopped"},
+	{id: "N3", name: "the Machine vanishes", do: func(e *environment) { e.vanish(e.management, e.machine()) }, ends: "Ended"},
 	{
-		id: "N3", name: "the Metal3Machine vanishes", ends: atEnd("OwnerRequested"),
+		id: "N3", name: "the Metal3Machine vanishes", ends: "OwnerRequested",
 		do: func(e *environment) { e.vanish(e.management, e.management.At(betweenKind, e.at)) },
 	},
+}
+
+// endOf returns the state in which the remediation of a standstill ends; one that has ended before stays as it is.
+func (i interruption) endOf(s standstill) string {
+	if i.ends == "" || s.state == "OwnerRequested" && i.ends != "gone" {
+		return s.ends
+	}
+	return i.ends
 }
 
 // everyStandstill tries every interruption at every standstill.
@@ -93,7 +86,7 @@ func (i interruption) at(t *testing.T, s standstill, k kind) {
 			e.box.revive()
 		})...)
 	}
-	tl := tale{settings: as, script: script, ends: i.ends(s), cycles: s.cycles}
+	tl := tale{settings: as, script: script, ends: i.endOf(s), cycles: s.cycles}
 	if tl.ends == "gone" {
 		tl.ends = ""
 	}

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubemend/kubemend/test/must"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,6 +31,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/faults"
 	"github.com/kubemend/kubemend/test/inmemory"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // most is how many reconciles the program may need to settle.
@@ -165,7 +164,6 @@ type recorder struct {
 	writes *faults.Writes
 }
 
-// Eventf implements events.EventRecorder.
 func (r recorder) Eventf(about, _ runtime.Object, _, reason, _, _ string, _ ...any) {
 	if r.writes.Crashed() {
 		return

@@ -91,12 +91,10 @@ func (c *connection) follow() {
 	}
 }
 
-// GetHealthCheckingState implements clustercache.ClusterCache.
 func (c *connection) GetHealthCheckingState(context.Context, client.ObjectKey) clustercache.HealthCheckingState {
 	return clustercache.HealthCheckingState{ConsecutiveFailures: c.failures()}
 }
 
-// Watch implements clustercache.ClusterCache. The test enqueues the checks itself.
 func (c *connection) Watch(_ context.Context, _ client.ObjectKey, w clustercache.Watcher) error {
 	c.follow()
 	if c.nodes == nil {
@@ -109,7 +107,6 @@ func (c *connection) Watch(_ context.Context, _ client.ObjectKey, w clustercache
 	return w.Watch(nodeCache{informer: c.nodes})
 }
 
-// GetUncachedClient implements clustercache.ClusterCache.
 func (c *connection) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
 	if c.nodes == nil {
 		return nil, clustercache.ErrClusterNotConnected
@@ -123,7 +120,6 @@ type nodeCache struct {
 	informer *nodeInformer
 }
 
-// GetInformer implements cache.Cache.
 func (c nodeCache) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
 	return c.informer, nil
 }
@@ -148,18 +144,14 @@ func (i *nodeInformer) show(nodes map[string]*corev1.Node) {
 	_ = i.indexer.Replace(all, "") // an indexer accepts any object
 }
 
-// AddEventHandler implements toolscache.SharedIndexInformer. No tale needs handlers of nodes.
 func (i *nodeInformer) AddEventHandler(toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	return nil, nil
 }
 
-// GetIndexer implements toolscache.SharedIndexInformer.
 func (i *nodeInformer) GetIndexer() toolscache.Indexer { return i.indexer }
 
-// HasSynced implements toolscache.SharedIndexInformer.
 func (i *nodeInformer) HasSynced() bool { return true }
 
-// IsStopped implements toolscache.SharedIndexInformer.
 func (i *nodeInformer) IsStopped() bool { return i.stopped }
 
 // liveNodes reads the metadata of nodes without a cache.
@@ -168,7 +160,6 @@ type liveNodes struct {
 	cluster *cluster
 }
 
-// Get implements client.Reader.
 func (l liveNodes) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
 	if !l.cluster.cutAt.IsZero() {
 		return errCut
@@ -182,7 +173,6 @@ func (l liveNodes) Get(_ context.Context, key client.ObjectKey, obj client.Objec
 	return nil
 }
 
-// List implements client.Reader.
 func (l liveNodes) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	if !l.cluster.cutAt.IsZero() {
 		return errCut
@@ -198,7 +188,6 @@ func (l liveNodes) List(_ context.Context, list client.ObjectList, _ ...client.L
 // syncedKinds is a cache of templates and requests that is always in sync.
 type syncedKinds struct{ cache.Cache }
 
-// GetInformer implements cache.Cache.
 func (syncedKinds) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
 	return &nodeInformer{}, nil
 }

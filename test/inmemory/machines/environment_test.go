@@ -37,9 +37,7 @@ func (w *setting) newEnvironment(edits ...func(*clusterv1.Cluster)) *environment
 func (w *setting) environment(namespace, name string, edits ...func(*clusterv1.Cluster)) *environment {
 	w.t.Helper()
 	s := &environment{setting: w, cluster: builders.Cluster(namespace, name)}
-	if !w.unreachable[name] {
-		s.Expect(s.here.Create(s.ctx, kubemend.KubeconfigOf(namespace, name, "workload"))).To(Succeed())
-	}
+	s.Expect(s.here.Create(s.ctx, kubemend.KubeconfigOf(namespace, name, "workload"))).To(Succeed())
 	s.begin(edits...)
 	time.Sleep(time.Minute) // until a manager that runs is connected to it
 	return s

@@ -226,9 +226,9 @@ func TestW21GatesInfrastructureThatIsNotReadyMakesMachinesUnknownNotHealthy(t *t
 func TestMissingInputDelaysNoOtherCheckNoClusterNoKubeconfig(t *testing.T) {
 	run(t, func(s *environment) {
 		orphan := &environment{setting: s.setting, cluster: builders.Cluster(s.cluster.Namespace, "c2")}
-		s.unreachable["mute"] = true
 		orphan.check("orphan")
-		mute := s.environment(s.cluster.Namespace, "mute")
+		mute := &environment{setting: s.setting, cluster: builders.Cluster(s.cluster.Namespace, "mute")} // to which no kubeconfig leads
+		mute.begin()
 		mute.machine("mute-marked", annotated(clusterv1.RemediateMachineAnnotation, ""))
 		mute.machine("mute-silent", mute.hasNode("a"))
 		mute.check("mute")

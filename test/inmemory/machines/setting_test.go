@@ -53,8 +53,6 @@ type setting struct {
 	management, workload *apiserver.Server
 	here, there          client.Client
 	manager              *kubemend.Manager
-	// unreachable are the Clusters, by name, to which no kubeconfig leads.
-	unreachable map[string]bool
 }
 
 var environments atomic.Int64
@@ -76,7 +74,7 @@ func runWith(t *testing.T, unclaimed string, test func(s *environment)) {
 }
 
 func newSetting(t *testing.T) *setting {
-	w := &setting{WithT: NewWithT(t), t: t, ctx: t.Context(), unreachable: map[string]bool{}}
+	w := &setting{WithT: NewWithT(t), t: t, ctx: t.Context()}
 	w.management = apiserver.New(kubemend.Host, kubemend.Kinds()...)
 	w.workload = kubemend.WorkloadCluster("workload")
 	w.here, w.there = w.clientOf(w.management), w.clientOf(w.workload)

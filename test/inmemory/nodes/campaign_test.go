@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -175,36 +176,28 @@ var happenings = map[string]func(*environment){
 			e.leaps(long)
 		}
 	},
-	"the node is deleted": func(e *environment) { e.loses("w1") },
-	"a user deletes the requests": func(e *environment) {
-		for _, r := range e.requests() {
-			e.deletes(r)
-		}
-	},
-	"the remediator keeps its request": func(e *environment) {
-		for _, r := range e.requests() {
-			e.holds(r, true)
-		}
-	},
-	"the remediator removes its finalizer": func(e *environment) {
-		for _, r := range e.requests() {
-			e.holds(r, false)
-		}
-	},
-	"the check is paused":     func(e *environment) { e.pauses(true) },
-	"the check is unpaused":   func(e *environment) { e.pauses(false) },
-	"the check is deleted":    func(e *environment) { e.deleteCheck("check") },
-	"the template is another": func(e *environment) { e.changesTemplate() },
-	"the manager restarts":    func(e *environment) { e.late = false; e.must(e.program.Restart()) },
-	"the cache is late":       func(e *environment) { e.late = true; e.program.Lag() },
-	"the cache catches up":    func(e *environment) { e.late = false; e.program.CatchUp() },
-	"another node fails":      func(e *environment) { e.fails("w2") },
+	"the node is deleted":                  func(e *environment) { e.loses("w1") },
+	"a user deletes the requests":          func(e *environment) { e.each(func(r *unstructured.Unstructured) { e.deletes(r) }) },
+	"the remediator keeps its request":     func(e *environment) { e.each(func(r *unstructured.Unstructured) { e.holds(r, true) }) },
+	"the remediator removes its finalizer": func(e *environment) { e.each(func(r *unstructured.Unstructured) { e.holds(r, false) }) },
+	"the check is paused":                  func(e *environment) { e.pauses(true) },
+	"the check is unpaused":                func(e *environment) { e.pauses(false) },
+	"the check is deleted":                 func(e *environment) { e.deleteCheck("check") },
+	"the template is another":              func(e *environment) { e.changesTemplate() },
+	"the manager restarts":                 func(e *environment) { e.late = false; e.must(e.program.Restart()) },
+	"the cache is late":                    func(e *environment) { e.late = true; e.program.Lag() },
+	"the cache catches up":                 func(e *environment) { e.late = false; e.program.CatchUp() },
+	"another node fails":                   func(e *environment) { e.fails("w2") },
+}
+
+func (e *environment) each(do func(*unstructured.Unstructured)) {
+	for _, r := range e.requests() {
+		do(r)
+	}
 }
 
 func (e *environment) allSay(kind string, status metav1.ConditionStatus) {
-	for _, r := range e.requests() {
-		e.says(r, kind, status)
-	}
+	e.each(func(r *unstructured.Unstructured) { e.says(r, kind, status) })
 }
 
 func (e *environment) pauses(does bool) {

@@ -239,7 +239,6 @@ type settled struct {
 	program *inmemory.Program
 }
 
-// Get reads an object.
 func (c settled) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if err := c.program.Settle(); err != nil {
 		return err
@@ -247,7 +246,6 @@ func (c settled) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	return c.WithWatch.Get(ctx, key, obj, opts...)
 }
 
-// List reads objects.
 func (c settled) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	if err := c.program.Settle(); err != nil {
 		return err
