@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,7 +16,6 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -173,22 +173,27 @@ func Client(server *apiserver.Server) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// Gather returns the metrics of the manager.
-func (m *Manager) Gather() ([]*dto.MetricFamily, error) {
-	return prometheus.Gatherers{registered, m.registry}.Gather()
-}
-
-// Scrape returns the metrics of the manager as text.
-func (m *Manager) Scrape(context.Context) (string, error) {
-	families, err := m.Gather()
+// Series returns the series of a metric of the manager that have all these labels, written like `kind="Owner"`.
+func (m *Manager) Series(name string, labels ...string) []*dto.Metric {
+	m.t.Helper()
+	families, err := prometheus.Gatherers{registered, m.registry}.Gather()
 	if err != nil {
-		return "", fmt.Errorf("gather metrics: %w", err)
+		m.t.Fatal(err)
 	}
-	var text strings.Builder
+	var found []*dto.Metric
 	for _, family := range families {
-		if _, err := expfmt.MetricFamilyToText(&text, family); err != nil {
-			return "", fmt.Errorf("write metrics: %w", err)
+		if family.GetName() != name {
+			continue
+		}
+		for _, series := range family.GetMetric() {
+			has := map[string]bool{}
+			for _, l := range series.GetLabel() {
+				has[l.GetName()+`="`+l.GetValue()+`"`] = true
+			}
+			if !slices.ContainsFunc(labels, func(l string) bool { return !has[l] }) {
+				found = append(found, series)
+			}
 		}
 	}
-	return text.String(), nil
+	return found
 }

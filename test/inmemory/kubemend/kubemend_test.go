@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -313,11 +312,8 @@ func TestTheFlagNodeHealthChecksDecidesWhetherTheyAreActedOnAndAMetricSaysWhyNot
 		manager := e.start(t)
 		defer func() { manager.Kill() }()
 		served := func(reason string, value int) {
-			text, err := manager.Scrape(ctx)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(strings.Split(text, "\n")).To(ContainElement(SatisfyAll(HavePrefix("kubemend_kind_served{"),
-				ContainSubstring(`kind="nodehealthchecks.remediation.medik8s.io"`), ContainSubstring("reason=%q", reason),
-				HaveSuffix(" %d", value))))
+			series := manager.Series("kubemend_kind_served", `kind="nodehealthchecks.remediation.medik8s.io"`, fmt.Sprintf("reason=%q", reason))
+			Expect(series).To(ConsistOf(HaveField("GetGauge().GetValue()", BeEquivalentTo(value))))
 		}
 		unseen, leftAlone := pointless("unseen"), pointless("left-alone")
 		Expect(e.here.Create(ctx, builders.Namespace("ns"))).To(Succeed())

@@ -57,7 +57,7 @@ func TestW11ReconcilesAChangeOfAMachineThatNoVerdictDependsOnCausesNoReconcile(t
 		}
 		s.Consistently(s.reconciles).Should(Equal(before))
 
-		s.change("a", annotated("example.org/news", "")) // may be a mark by hand
+		s.change("a", annotated("example.org/news")) // may be a mark by hand
 		s.Eventually(s.reconciles).Should(Equal(before + 1))
 	})
 }
@@ -204,7 +204,7 @@ func TestAMachineThatIsReplacedBeforeItEverHadANodeIsReplacedEverMoreRarely(t *t
 		s.restart()
 		lasts(3 * time.Minute)
 		s.Expect(replaced).To(Equal(4), "another manager waits as well")
-		s.change(name(replaced), annotated(clusterv1.RemediateMachineAnnotation, ""))
+		s.change(name(replaced), annotated(clusterv1.RemediateMachineAnnotation))
 		lasts(2 * time.Second)
 		s.Expect(replaced).To(Equal(5), "a person does not wait")
 	})

@@ -76,7 +76,7 @@ func condition(kind string, status metav1.ConditionStatus, ago time.Duration) me
 }
 
 // machine makes a worker whose infrastructure has been ready for an hour. It has no node yet.
-func (s *environment) machine(name string, edits ...func(*clusterv1.Machine)) *clusterv1.Machine {
+func (s *environment) machine(name string, edits ...func(*clusterv1.Machine)) {
 	m := builders.Worker(s.cluster, name)
 	m.Labels["pool"] = "workers"
 	m.Status.Conditions = []metav1.Condition{condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionTrue, time.Hour)}
@@ -89,7 +89,6 @@ func (s *environment) machine(name string, edits ...func(*clusterv1.Machine)) *c
 	made := m.DeepCopy()
 	m.Status = status
 	s.Expect(s.here.Status().Patch(s.ctx, m, client.MergeFrom(made))).To(Succeed())
-	return m
 }
 
 // worker makes a worker with a node that is Ready.
@@ -155,8 +154,8 @@ func (s *environment) change(machine string, change func(*clusterv1.Machine)) {
 	s.Expect(s.here.Status().Patch(s.ctx, m, client.MergeFrom(before))).To(Succeed())
 }
 
-func annotated(key, value string) func(*clusterv1.Machine) {
-	return builders.Annotated[*clusterv1.Machine](key, value)
+func annotated(key string) func(*clusterv1.Machine) {
+	return builders.Annotated[*clusterv1.Machine](key, "")
 }
 
 func (s *environment) get(machine string) *clusterv1.Machine {

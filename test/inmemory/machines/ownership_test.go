@@ -30,7 +30,7 @@ func clonedFrom(template string) map[string]string {
 // full.
 func twoChecks(s *environment, edits ...func(*clusterv1.MachineHealthCheck)) {
 	s.t.Helper()
-	s.template("reboot")
+	s.template()
 	s.workers("a", "b")
 	s.check("z-older", edits...)
 	time.Sleep(time.Second) // the API server counts seconds: made in the same one, checks are ordered by name
@@ -52,7 +52,7 @@ func (s *environment) steady(machine string) {
 
 func TestW9OwnershipOfRequestsOfTwoChecksOfOneMachineEachActsByItsOwnRulesOneAtATime(t *testing.T) {
 	run(t, func(s *environment) {
-		twoChecks(s, by("reboot"))
+		twoChecks(s, byRequests)
 		s.Eventually(s.of("a-younger", "TargetsExclusive")).Should(Equal("True/Exclusive"))
 		s.Eventually(s.message("z-older", "TargetsExclusive")).
 			Should(HavePrefix("* 2 of 2 targets are selected by MachineHealthCheck a-younger too: each acts"))
@@ -113,9 +113,9 @@ func TestACheckWhoseRulesAreMetNoMoreWithdrawsWhatItAskedTheOwnerForWhileAnother
 // asking is an environment with two machines under way.
 func asking(s *environment) {
 	s.t.Helper()
-	s.template("reboot")
+	s.template()
 	s.workers("a", "b")
-	s.check("check", by("reboot"))
+	s.check("check", byRequests)
 	s.fallsSilent("a", "b")
 	s.isRequested("a")
 	s.isRequested("b")
@@ -128,7 +128,7 @@ func TestReleasingMachinesLeavesConditionsOfOtherWritersAloneOnAMachineThatNoChe
 		s.check("check", func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "b" })
 		s.Eventually(s.health("b")).Should(Equal(well))
 
-		s.change("a", annotated("changed", ""))
+		s.change("a", annotated("changed"))
 
 		s.Consistently(s.health("a")).Should(Equal("False/Test False/Test"))
 	})
@@ -136,7 +136,7 @@ func TestReleasingMachinesLeavesConditionsOfOtherWritersAloneOnAMachineThatNoChe
 
 func TestW16ReleasingMachinesWhatBecameOrphanedWhileNoManagerRanIsReleasedAtTheStart(t *testing.T) {
 	run(t, func(s *environment) {
-		s.template("reboot")
+		s.template()
 		s.templateOf(another, "replace")
 		s.workers("a", "b", "c")
 		s.change("b", func(m *clusterv1.Machine) { m.Labels["pool"] = "b" })
@@ -144,9 +144,9 @@ func TestW16ReleasingMachinesWhatBecameOrphanedWhileNoManagerRanIsReleasedAtTheS
 		of := func(pool string) func(*clusterv1.MachineHealthCheck) {
 			return func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = pool }
 		}
-		s.check("check", by("reboot"))
+		s.check("check", byRequests)
 		s.check("check-b", byOne(another, "replace"), of("b"))
-		s.check("check-c", by("reboot"), of("c"))
+		s.check("check-c", byRequests, of("c"))
 		s.fallsSilent("a", "b", "c")
 		s.Eventually(s.requested()).Should(ConsistOf("a", "c"))
 		s.Eventually(s.requestedOf(another)).Should(ConsistOf("b"))
@@ -217,8 +217,8 @@ func TestW16ReleasingMachines(t *testing.T) {
 			s.Eventually(s.counts("check")).Should(Equal([]int32{1, 0, 0}))
 		},
 		"machines that are skipped or paused": func(s *environment) {
-			s.change("a", annotated(clusterv1.MachineSkipRemediationAnnotation, ""))
-			s.change("b", annotated(clusterv1.PausedAnnotation, ""))
+			s.change("a", annotated(clusterv1.MachineSkipRemediationAnnotation))
+			s.change("b", annotated(clusterv1.PausedAnnotation))
 			released(s, "a", "b")
 			s.Eventually(s.counts("check")).Should(Equal([]int32{0, 0, 0}))
 		},

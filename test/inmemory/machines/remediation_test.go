@@ -141,11 +141,11 @@ func objectsRead(call apiserver.Call) bool {
 // It is made by one write, and each step is one. At rest it costs nothing but a read of its owner, which is not watched, in ten minutes.
 func TestWhatARecordCosts(t *testing.T) {
 	for name, edits := range map[string][]func(*clusterv1.MachineHealthCheck){
-		"by its owner": nil, "by a request": {by("reboot")},
+		"by its owner": nil, "by a request": {byRequests},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(s *environment) {
-				s.template("reboot")
+				s.template()
 				s.workers("a", "b", "c")
 				s.check("check", append(edits, atMost("40%"))...)
 				s.Eventually(s.health("a")).Should(Equal(well))
@@ -181,9 +181,9 @@ func TestWhatARecordCosts(t *testing.T) {
 
 func TestTheRecordOfARequestThatIsDeletedAtOnceSaysThatItBegan(t *testing.T) {
 	run(t, func(s *environment) {
-		s.template("reboot")
+		s.template()
 		s.workers("a", "b", "c")
-		s.check("check", by("reboot"))
+		s.check("check", byRequests)
 		s.Eventually(s.health("a")).Should(Equal(well))
 		s.nodeReports("a", corev1.NodeReady, corev1.ConditionUnknown, long)
 		for len(s.requested()()) == 0 {
@@ -210,9 +210,9 @@ func TestWhatAPowerCycleCostsItsCheckAndItsRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(s *environment) {
-				s.template("reboot")
+				s.template()
 				s.workers("a", "b", "c")
-				s.check("check", by("reboot"))
+				s.check("check", byRequests)
 				s.Eventually(s.counts("check")).Should(Equal([]int32{3, 3, 3}))
 				changed := func(call apiserver.Call) bool { return call.Writes() && !slices.Contains(aside, call.Resource) }
 				_, since := s.calls(0, changed)
@@ -242,7 +242,7 @@ func TestWhatAPowerCycleCostsItsCheckAndItsRecord(t *testing.T) {
 // Of two checks of one machine each judges its own remediation: what the other one finds besides keeps no record open.
 func TestARecordIsHealedByTheRulesOfTheCheckThatAskedAlone(t *testing.T) {
 	run(t, func(s *environment) {
-		twoChecks(s, by("reboot"))
+		twoChecks(s, byRequests)
 		s.fallsSilent("a")
 		s.isRequested("a")
 		s.changeCheck("a-younger", atMost("0"))
@@ -288,9 +288,9 @@ func (s *environment) notes(object, reason string) (texts []string) {
 
 func TestW17EventsAndMetricsOneEventPerChangeRecoveryIncludedAndNoneWithoutAChange(t *testing.T) {
 	run(t, func(s *environment) {
-		s.template("reboot")
+		s.template()
 		s.workers("a", "b", "c")
-		s.check("check", by("reboot"), atMost("1"))
+		s.check("check", byRequests, atMost("1"))
 		s.Eventually(s.counts("check")).Should(Equal([]int32{3, 3, 1}))
 		s.Expect(s.sentEvents()()).To(BeEmpty(), "a healthy check causes no event")
 		in := s.cluster.Namespace + "/"
@@ -334,10 +334,10 @@ func TestW17EventsAndMetricsOneEventPerChangeRecoveryIncludedAndNoneWithoutAChan
 
 func TestW17EventsAndMetricsMetricsCountRemediationsStartedAndFinishedByKind(t *testing.T) {
 	run(t, func(s *environment) {
-		s.template("reboot")
+		s.template()
 		s.workers("recovers", "is-replaced", "is-skipped")
 		s.worker("owned", func(m *clusterv1.Machine) { m.Labels["pool"] = "owned" })
-		s.check("check", by("reboot"))
+		s.check("check", byRequests)
 		s.check("owned", func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "owned" })
 		began := func(check, kind string) func() float64 {
 			return s.number("kubemend_remediations_started_total", s.labels(check, `kind="`+kind+`"`)...)
@@ -359,7 +359,7 @@ func TestW17EventsAndMetricsMetricsCountRemediationsStartedAndFinishedByKind(t *
 		s.Eventually(ended("owned", "Owner", "recovered")).Should(BeEquivalentTo(1))
 		s.Expect(s.here.Delete(s.ctx, s.get("is-replaced"))).To(Succeed())
 		s.Eventually(ended("check", "Metal3Remediation", "replaced")).Should(BeEquivalentTo(1))
-		s.change("is-skipped", annotated(clusterv1.MachineSkipRemediationAnnotation, ""))
+		s.change("is-skipped", annotated(clusterv1.MachineSkipRemediationAnnotation))
 		s.Eventually(ended("check", "Metal3Remediation", "cancelled")).Should(BeEquivalentTo(1))
 		s.Eventually(inFlight).Should(BeZero())
 		s.Expect(began("check", "Metal3Remediation")()).To(BeEquivalentTo(3))

@@ -53,9 +53,9 @@ func TestJudgingRequestsOwnerRemediationOfAMachineWhoseNodeIsSilentInTheWordsTha
 
 func TestW13AnUnreachableClusterMakesMachinesUnknownUntilItIsBack(t *testing.T) {
 	run(t, func(s *environment) {
-		s.template("reboot")
+		s.template()
 		s.workers("bad", "recovers", "dies", "by-hand")
-		s.check("check", by("reboot"))
+		s.check("check", byRequests)
 		s.fallsSilent("bad", "recovers")
 		s.Eventually(s.requested()).Should(ConsistOf("bad", "recovers"))
 		s.Expect(s.of("check", "WorkloadClusterReachable")()).To(Equal("True/Reachable"))
@@ -68,7 +68,7 @@ func TestW13AnUnreachableClusterMakesMachinesUnknownUntilItIsBack(t *testing.T) 
 		s.Expect(s.message("check", "WorkloadClusterReachable")()).To(ContainSubstring("out of reach since "))
 		s.Expect(s.number("kubemend_workload_cluster_reachable", `name="c1"`)()).To(BeZero())
 		s.Eventually(s.number("kubemend_machinehealthcheck_targets", s.labels("check", `state="unknown"`)...)).Should(BeEquivalentTo(4))
-		s.change("by-hand", annotated(clusterv1.RemediateMachineAnnotation, ""))
+		s.change("by-hand", annotated(clusterv1.RemediateMachineAnnotation))
 		s.Eventually(s.requested()).Should(ConsistOf("bad", "recovers", "by-hand"))
 		s.Consistently(s.health("dies")).Should(Equal(well))
 		s.Expect(s.health("recovers")()).To(Equal(silent))
@@ -197,9 +197,9 @@ func TestW6GatesAClusterThatBecomesInitializedOrWhoseInfrastructureBecomesReadyE
 
 func TestW21GatesInfrastructureThatIsNotReadyMakesMachinesUnknownNotHealthy(t *testing.T) {
 	run(t, func(s *environment) {
-		s.template("reboot")
+		s.template()
 		s.workers("bad", "good", "back")
-		s.check("check", by("reboot"))
+		s.check("check", byRequests)
 		s.fallsSilent("bad", "back")
 		s.Eventually(s.requested()).Should(ConsistOf("bad", "back"))
 		s.Eventually(s.health("good")).Should(Equal(well))
@@ -229,7 +229,7 @@ func TestMissingInputDelaysNoOtherCheckNoClusterNoKubeconfig(t *testing.T) {
 		orphan.check("orphan")
 		mute := &environment{setting: s.setting, cluster: builders.Cluster(s.cluster.Namespace, "mute")} // to which no kubeconfig leads
 		mute.begin()
-		mute.machine("mute-marked", annotated(clusterv1.RemediateMachineAnnotation, ""))
+		mute.machine("mute-marked", annotated(clusterv1.RemediateMachineAnnotation))
 		mute.machine("mute-silent", mute.hasNode("a"))
 		mute.check("mute")
 		s.worker("a")
@@ -311,12 +311,12 @@ func TestPausedIsFalseWhileKubemendActsOnAnUnclaimedCheckAndHasAReasonWhenItIsTr
 
 func TestUnclaimedChecksAreJudgedAndCountedInModeObserveWithoutAWrite(t *testing.T) {
 	runWith(t, observe, func(s *environment) {
-		s.template("reboot")
+		s.template()
 		s.workers("good", "bad")
 		s.worker("once-failed", everFailed)
 		s.byHand("once-failed", clonedFrom("reboot"))
 		s.fallsSilent("bad")
-		s.check("check", by("reboot"))
+		s.check("check", byRequests)
 		versions := s.versions()
 		state := func(name string) func() float64 {
 			return s.number("kubemend_machinehealthcheck_targets", s.labels("check", `state="`+name+`"`)...)

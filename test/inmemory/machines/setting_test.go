@@ -5,7 +5,6 @@ package machines
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -15,7 +14,6 @@ import (
 	"github.com/go-logr/logr"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/gomega"
-	dto "github.com/prometheus/client_model/go"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -250,7 +248,7 @@ func (s *environment) events(object, reason string) func() int {
 func (w *setting) number(name string, labels ...string) func() float64 {
 	return func() float64 {
 		sum := 0.0
-		for _, m := range w.series(name, labels) {
+		for _, m := range w.manager.Series(name, labels...) {
 			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
 		}
 		return sum
@@ -259,28 +257,7 @@ func (w *setting) number(name string, labels ...string) func() float64 {
 
 // exported is how many series of a metric have these labels.
 func (w *setting) exported(name string, labels ...string) func() int {
-	return func() int { return len(w.series(name, labels)) }
-}
-
-func (w *setting) series(name string, labels []string) []*dto.Metric {
-	families, err := w.manager.Gather()
-	w.Expect(err).NotTo(HaveOccurred())
-	var found []*dto.Metric
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			has := map[string]bool{}
-			for _, l := range m.GetLabel() {
-				has[l.GetName()+`="`+l.GetValue()+`"`] = true
-			}
-			if !slices.ContainsFunc(labels, func(l string) bool { return !has[l] }) {
-				found = append(found, m)
-			}
-		}
-	}
-	return found
+	return func() int { return len(w.manager.Series(name, labels...)) }
 }
 
 func (w *setting) reconciles() float64 {

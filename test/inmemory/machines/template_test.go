@@ -45,8 +45,8 @@ func (p provider) object(kind, namespace, name string) *unstructured.Unstructure
 	return o
 }
 
-// template makes a Metal3RemediationTemplate in the environment's namespace.
-func (s *environment) template(name string) { s.templateOf(metal3, name) }
+// template makes the Metal3RemediationTemplate of byRequests in the environment's namespace.
+func (s *environment) template() { s.templateOf(metal3, "reboot") }
 
 func (s *environment) templateOf(p provider, name string) {
 	embedded := map[string]any{
@@ -65,7 +65,7 @@ func (s *environment) templateOf(p provider, name string) {
 	s.Expect(err).NotTo(HaveOccurred())
 }
 
-func by(name string) func(*clusterv1.MachineHealthCheck) { return byOne(metal3, name) }
+func byRequests(c *clusterv1.MachineHealthCheck) { byOne(metal3, "reboot")(c) }
 
 func byOne(p provider, name string) func(*clusterv1.MachineHealthCheck) {
 	return builders.RemediatedBy(p.apiVersion, p.kind+"Template", name)
@@ -216,7 +216,7 @@ func everFailed(m *clusterv1.Machine) {
 func TestW4W5RequestsAMissingTemplateIsReportedOnEveryMachineAndOnTheCheckAsLongAsItIsMissing(t *testing.T) {
 	run(t, func(s *environment) {
 		s.workers("a", "b", "good")
-		s.check("check", by("reboot"))
+		s.check("check", byRequests)
 		s.fallsSilent("a", "b")
 
 		for _, m := range []string{"a", "b"} {
@@ -231,7 +231,7 @@ func TestW4W5RequestsAMissingTemplateIsReportedOnEveryMachineAndOnTheCheckAsLong
 		s.Expect(s.message("check", "RemediationTemplateAvailable")()).
 			To(ContainSubstring("Metal3RemediationTemplate " + s.cluster.Namespace + "/reboot"))
 
-		s.template("reboot")
+		s.template()
 
 		s.Eventually(s.requested()).Should(ConsistOf("a", "b"))
 		s.isRequested("a")
@@ -247,9 +247,9 @@ func TestW4W5RequestsAMissingTemplateIsReportedOnEveryMachineAndOnTheCheckAsLong
 
 func TestW8RequestsTheNextRequestIsMadeAsSoonAsATerminatingOneIsGone(t *testing.T) {
 	run(t, func(s *environment) {
-		s.template("reboot")
+		s.template()
 		s.worker("a")
-		s.check("check", by("reboot"))
+		s.check("check", byRequests)
 		s.fallsSilent("a")
 		s.isRequested("a")
 		uid := s.made("a")

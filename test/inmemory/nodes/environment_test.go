@@ -196,7 +196,7 @@ func (e *environment) deleteCheck(name string) {
 }
 
 // node makes a node of the pool "workers" that has been Ready for an hour.
-func (e *environment) node(name string, edits ...func(*corev1.Node)) *corev1.Node {
+func (e *environment) node(name string, edits ...func(*corev1.Node)) {
 	e.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": "workers"}}}
 	n.Status.Conditions = []corev1.NodeCondition{e.condition(corev1.NodeReady, corev1.ConditionTrue, time.Hour)}
@@ -204,7 +204,6 @@ func (e *environment) node(name string, edits ...func(*corev1.Node)) *corev1.Nod
 		edit(n)
 	}
 	e.makes(n)
-	return n
 }
 
 // workers makes nodes w1 to wn.

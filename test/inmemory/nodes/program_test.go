@@ -166,18 +166,18 @@ func defaults(obj client.Object) error {
 			return nil
 		}
 	}
-	schema, err := schemaOfChecks()
+	fields, err := schemaOfChecks()
 	if err != nil {
 		return err
 	}
 	if u, is := obj.(*unstructured.Unstructured); is {
-		defaulting.Default(u.Object, schema)
+		defaulting.Default(u.Object, fields)
 		return nil
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return fmt.Errorf("convert a NodeHealthCheck: %w", err)
 	}
-	defaulting.Default(content, schema)
+	defaulting.Default(content, fields)
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(content, obj)
 }

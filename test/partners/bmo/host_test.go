@@ -34,10 +34,10 @@ type player struct {
 	power []bmo.Power
 }
 
-// play returns a host with these times, after it has reached the state that its object asks for.
-func play(t *testing.T, times bmo.Times, edits ...func(*bmov1alpha1.BareMetalHost)) *player {
+// play returns a host that takes no time, after it has reached the state that its object asks for.
+func play(t *testing.T, edits ...func(*bmov1alpha1.BareMetalHost)) *player {
 	t.Helper()
-	p := &player{Host: bmo.Host{Waits: bmo.Real(), Times: times}, t: t, now: noon, bmh: &bmov1alpha1.BareMetalHost{}}
+	p := &player{Host: bmo.Host{Waits: bmo.Real()}, t: t, now: noon, bmh: &bmov1alpha1.BareMetalHost{}}
 	p.bmh.Annotations = map[string]string{}
 	p.bmh.Spec.BMC = bmov1alpha1.BMCDetails{Address: "simulated://h", CredentialsName: "h"}
 	for _, edit := range edits {
@@ -105,7 +105,7 @@ func TestAHostIsLeftAloneWhilePausedOrDetached(t *testing.T) {
 		bmov1alpha1.PausedAnnotation:   bmov1alpha1.OperationalStatusOK,
 		bmov1alpha1.DetachedAnnotation: bmov1alpha1.OperationalStatusDetached,
 	} {
-		p := play(t, bmo.Times{}, deployed)
+		p := play(t, deployed)
 		p.annotate(annotation, "")
 		p.pass(time.Minute)
 		if got := p.bmh.Status.OperationalStatus; got != status {
@@ -128,7 +128,7 @@ func TestTheEffectOfAnAnnotationDependsOnTheProvisioningState(t *testing.T) {
 		bmov1alpha1.StateDeprovisioning: false,
 	} {
 		t.Run(string(state), func(t *testing.T) {
-			p := play(t, bmo.Times{}, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = true })
+			p := play(t, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = true })
 			p.Pinned = &state
 			p.looks.Now(p.now)
 			p.pass(time.Hour)
@@ -142,7 +142,7 @@ func TestTheEffectOfAnAnnotationDependsOnTheProvisioningState(t *testing.T) {
 }
 
 func TestAFailureIsReportedAndCountedAndClearedBySuccess(t *testing.T) {
-	p := play(t, bmo.Times{}, deployed)
+	p := play(t, deployed)
 	p.Faults.Refuses = "no power for you"
 	p.annotate(suffixed, hard)
 	p.pass(time.Minute)
@@ -176,7 +176,7 @@ func TestAFailureIsReportedAndCountedAndClearedBySuccess(t *testing.T) {
 }
 
 func TestStalePowerIsReportedAsItWas(t *testing.T) {
-	p := play(t, bmo.Times{}, deployed)
+	p := play(t, deployed)
 	p.Faults.Stale = true
 	p.annotate(suffixed, hard)
 	p.pass(10 * time.Second)
