@@ -42,7 +42,7 @@ func (e *environment) keep(ctx context.Context, value string) {
 // fallOver makes a standby answer in place of the workload cluster. The nodes of the machines were deleted there.
 func (e *environment) fallOver(ctx context.Context, machines ...string) *apiserver.Server {
 	standby := kubemend.WorkloadCluster("workload")
-	there := clientOf(standby)
+	there := kubemend.Client(standby)
 	names := append([]string{"default", metav1.NamespaceSystem}, make([]string, 20)...)
 	for _, name := range names { // its resource versions are later than those of the first cluster
 		namespace := builders.Namespace(name)
@@ -139,7 +139,7 @@ func TestAHostIsPoweredOffWhileAnotherWorkloadClusterAnswersAndNoNodeOfThatIsFen
 		is := e.state(ctx, rem)
 		Eventually(is).WithTimeout(time.Minute).Should(Equal(powercycle.PoweringOff))
 		standby := e.fallOver(ctx, "b")
-		e.there = clientOf(standby)
+		e.there = kubemend.Client(standby)
 		e.node(ctx, "a")
 		e.reports(ctx, "a", corev1.ConditionUnknown)
 		e.switchOff(ctx, host)

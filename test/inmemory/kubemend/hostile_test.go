@@ -28,7 +28,7 @@ import (
 func (e *environment) another(ctx context.Context, name string, machines int) *environment {
 	a := &environment{management: e.management, here: e.here, workload: kubemend.WorkloadCluster(name),
 		cluster: builders.Cluster("ns", name)}
-	a.there = clientOf(a.workload)
+	a.there = kubemend.Client(a.workload)
 	Expect(a.there.Create(ctx, builders.Namespace(metav1.NamespaceSystem))).To(Succeed())
 	a.stands(ctx, name)
 	for i := range machines {

@@ -159,18 +159,18 @@ func (m *Manager) Kill() {
 }
 
 // Client returns a client for the test; the manager has its own.
-func Client(server *apiserver.Server) (client.Client, error) {
+func Client(server *apiserver.Server) client.Client {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		bmov1alpha1.AddToScheme, clientgoscheme.AddToScheme, clusterv1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme,
 	} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("fill the scheme: %w", err)
-		}
+		utilruntime.Must(add(scheme))
 	}
 	config := server.Config()
 	config.UserAgent = apiserver.Tester
-	return client.New(config, client.Options{Scheme: scheme})
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	utilruntime.Must(err)
+	return c
 }
 
 // Series returns the series of a metric of the manager that have all these labels, written like `kind="Owner"`.

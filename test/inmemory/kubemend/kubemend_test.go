@@ -61,7 +61,7 @@ func world(t *testing.T, story func(ctx context.Context, e *environment)) {
 		defer e.management.Close()
 		e.workload = kubemend.WorkloadCluster("workload")
 		defer e.workload.Close()
-		e.here, e.there = clientOf(e.management), clientOf(e.workload)
+		e.here, e.there = kubemend.Client(e.management), kubemend.Client(e.workload)
 		Expect(e.there.Create(t.Context(), builders.Namespace(metav1.NamespaceSystem))).To(Succeed())
 		kinds := []apiserver.Kind{{GroupVersionKind: mendv1.GroupVersion.WithKind("RemediationRecord"), NoStatus: true}}
 		for _, name := range []string{"Cluster", "Machine", "MachineSet", "MachineDeployment", "MachineHealthCheck"} {
@@ -81,12 +81,6 @@ func (e *environment) start(t *testing.T, flags ...string) *kubemend.Manager {
 	manager := kubemend.Start(t, flags...)
 	time.Sleep(time.Minute)
 	return manager
-}
-
-func clientOf(server *apiserver.Server) client.Client {
-	c, err := kubemend.Client(server)
-	Expect(err).NotTo(HaveOccurred())
-	return c
 }
 
 func (e *environment) furnish(ctx context.Context) {

@@ -75,7 +75,7 @@ func newSetting(t *testing.T) *setting {
 	w := &setting{WithT: NewWithT(t), t: t, ctx: t.Context()}
 	w.management = apiserver.New(kubemend.Host, kubemend.Kinds()...)
 	w.workload = kubemend.WorkloadCluster("workload")
-	w.here, w.there = w.clientOf(w.management), w.clientOf(w.workload)
+	w.here, w.there = kubemend.Client(w.management), kubemend.Client(w.workload)
 	w.Expect(w.there.Create(w.ctx, builders.Namespace(metav1.NamespaceSystem))).To(Succeed())
 	t.Cleanup(w.management.Close)
 	t.Cleanup(w.workload.Close)
@@ -93,12 +93,6 @@ func newSetting(t *testing.T) *setting {
 		w.Expect(w.here.Create(w.ctx, kubemend.CRD(kind))).To(Succeed())
 	}
 	return w
-}
-
-func (w *setting) clientOf(server *apiserver.Server) client.Client {
-	c, err := kubemend.Client(server)
-	w.Expect(err).NotTo(HaveOccurred())
-	return c
 }
 
 // namespace makes one, whose name no other test has: metrics outlive a test.
