@@ -3,7 +3,6 @@ package explain
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +10,7 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // Attribution is who asked for something with `kubectl mend`, when and why, by an annotation. A user who may write the object can forge it.
@@ -20,7 +20,7 @@ type Attribution struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
-// longestAttribution is how many bytes of a name, and of a reason, are shown.
+// longestAttribution is how many bytes of a name, and of a reason, are shown at most.
 const longestAttribution = 512
 
 // AttributionOf returns what an annotation of o says; false if o does not have it, or if it names no user.
@@ -29,15 +29,8 @@ func AttributionOf(o metav1.Object, annotation string) (Attribution, bool) {
 	if json.Unmarshal([]byte(o.GetAnnotations()[annotation]), &a) != nil || a.By == "" {
 		return Attribution{}, false
 	}
-	a.By, a.Reason = shortened(a.By), shortened(a.Reason)
+	a.By, a.Reason = health.Short(a.By, longestAttribution), health.Short(a.Reason, longestAttribution)
 	return a, true
-}
-
-func shortened(s string) string {
-	if len(s) > longestAttribution {
-		s = s[:longestAttribution] + "..."
-	}
-	return strings.ToValidUTF8(s, "")
 }
 
 // Text returns who, when and why: "by alice at 2026-01-01T12:00:00Z: the NIC drops packets".
@@ -68,12 +61,7 @@ func Attributions(o metav1.Object) []cliv1.Fact {
 // Note returns the text of an event about what a user did: "reset by alice: the NIC drops packets".
 func (a Attribution) Note(did string) string { return joined(": ", did+" by "+a.By, a.Reason) }
 
-func stamp(at time.Time) string {
-	if at.IsZero() {
-		return "a time that is not known"
-	}
-	return at.UTC().Format(time.RFC3339)
-}
+func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // appliers are the labels and annotations that tools write on the objects that they apply.
 var appliers = []struct{ key, tool string }{

@@ -5,7 +5,6 @@ package explain
 import (
 	"cmp"
 	"errors"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -91,9 +90,9 @@ func Findings(verdict health.Verdict, now time.Time) []Finding {
 		}
 		if !f.Due.IsZero() {
 			finding.Since = cliv1.Moment(f.Due.Add(-f.Limit))
-		}
-		if !f.Due.IsZero() && f.Limit > 0 {
-			finding.Timeout = &metav1.Duration{Duration: f.Limit}
+			if f.Limit > 0 {
+				finding.Timeout = &metav1.Duration{Duration: f.Limit}
+			}
 		}
 		found = append(found, finding)
 	}
@@ -176,16 +175,4 @@ func (c *Check) SetLimits(limits budget.Limits, remaining int) {
 		most := max(limits.AtMost, 0)
 		c.Limits.AtMost = &most
 	}
-}
-
-// Group returns the names of targets of one class.
-func Group(class budget.Class, names []string) cliv1.Group {
-	field, _, _ := strings.Cut(string(class), " ") // two classes have several words, and fields of other names
-	switch class {
-	case budget.Deleting:
-		field = "deleting"
-	case budget.Unread:
-		field = "unread"
-	}
-	return cliv1.Group{Class: field, Names: names}
 }

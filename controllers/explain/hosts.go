@@ -120,11 +120,6 @@ func (r *Remediation) Answer() Answer {
 	return a
 }
 
-var finals = map[powercycle.State]AnswerState{
-	powercycle.Succeeded: HasSucceeded, powercycle.OwnerRequested: HasRequestedOwner, powercycle.Failed: HasFailed,
-	powercycle.Ended: HasEnded, powercycle.Stopped: WasStopped,
-}
-
 // CycleSteps are the steps of a power cycle, each with its states and the condition that is True once it is done.
 var CycleSteps = []struct {
 	Name   string

@@ -175,13 +175,7 @@ var openings = []string{"A", "An", "As", "How", "It", "No", "Remediation", "The"
 
 // Brief formats a duration briefly: 10m, not 10m0s.
 func Brief(d time.Duration) string {
-	text := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(text, zero) {
-			text = text[:len(text)-2]
-		}
-	}
-	return text
+	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
 }
 
 // Unmatched returns which requirements of selector the labels do not meet, sorted by key and separated by semicolons; empty if they meet

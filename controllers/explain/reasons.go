@@ -14,7 +14,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// The reasons of blockers of machines that pages and answers treat differently.
+// The reasons and causes of blockers that pages and answers treat differently.
 const (
 	NotActing            = "NotActing"
 	MachineBeingDeleted  = "MachineBeingDeleted"
@@ -26,27 +26,34 @@ const (
 	NotJudged         = "NotJudged"
 	NotRead           = "NotRead"
 	MissingPermission = rule.MissingPermission
+	NoOwner           = "NoOwner"
+
+	// NotServed: kubemend does not act on the kind.
+	NotServed = "KindNotServed"
+	// NoManager: no manager acts on the object.
+	NoManager = "NoManager"
+	// NodesUnread and MachineUnread are causes of blockers with the reason MissingPermission: the reader may not read the nodes of a
+	// workload cluster, or the Machine of a node.
+	NodesUnread   = "NodesUnread"
+	MachineUnread = "MachineUnread"
+	// ClusterSilent: the workload cluster did not answer the reader in time.
+	ClusterSilent = "NoAnswer"
+	// NotExplained: the check could not be explained, because something is missing that its controller reads.
+	NotExplained = "CannotBeExplained"
 )
 
 // The reasons of steps that are not also reasons of blockers, conditions or power cycles.
 const (
-	// RemediationStarts: kubemend begins a remediation.
 	RemediationStarts = "RemediationStarts"
-	// TimeoutExpires: the target counts as unhealthy from then on.
-	TimeoutExpires = "TimeoutExpires"
-	// OwnerActs: the owner of the machine replaces it.
-	OwnerActs = "OwnerActs"
-	// NoOwner: the machine has no owner that could replace it.
-	NoOwner = "NoOwner"
+	TimeoutExpires    = "TimeoutExpires"
+	OwnerActs         = "OwnerActs"
 	// RemediatorActs: the controller of the remediation request goes on.
 	RemediatorActs = "RemediatorActs"
 	// OtherControllerActs: another controller acts on the target, such as Cluster API core or the controller of an older check.
 	OtherControllerActs = "OtherControllerActs"
-	// BeingDeleted: the check is being deleted.
-	BeingDeleted = "BeingDeleted"
+	BeingDeleted        = "BeingDeleted"
 	// Skipped: a user has annotated the target so that checks skip it.
-	Skipped = "Skipped"
-	// NotSelected: no check selects the object.
+	Skipped     = "Skipped"
 	NotSelected = "NotSelected"
 	// NoRule: the node is not Ready, and no rule of a check that selects it covers that.
 	NoRule = "NoRuleMatches"
@@ -54,17 +61,14 @@ const (
 	HostOutOfService = "OutOfService"
 	// LimitAllowsNone: the limit of the check allows none of its targets to be unhealthy.
 	LimitAllowsNone = "LimitAllowsNone"
-	// NothingExpected: nothing happens until something changes.
 	NothingExpected = "NothingExpected"
-	// ReadAgain: what could not be read is read again.
-	ReadAgain = "ReadAgain"
+	ReadAgain       = "ReadAgain"
 	// CooldownEnds: the cooldown after a storm is over.
 	CooldownEnds = "CooldownEnds"
 	// ConfirmationAwaited: a user has to confirm that the node is healthy.
 	ConfirmationAwaited = "ConfirmationAwaited"
 	// NodeStaysAway: the node is gone, and its request is deleted.
-	NodeStaysAway = "NodeStaysAway"
-	// RequestsDeleted: kubemend deletes the requests of the target.
+	NodeStaysAway   = "NodeStaysAway"
 	RequestsDeleted = "RequestsDeleted"
 )
 
@@ -78,22 +82,6 @@ const (
 
 // Silent reports whether why means that a cluster does not answer. Such a failed read says nothing about rights.
 func Silent(why string) bool { return why == NoAnswer || strings.HasPrefix(why, NoConnection) }
-
-// The reasons of blockers that affect all that belongs to an object.
-const (
-	// NotServed: kubemend does not act on the kind.
-	NotServed = "KindNotServed"
-	// NoManager: no manager acts on the object.
-	NoManager = "NoManager"
-	// NodesUnread and MachineUnread are causes of blockers with the reason MissingPermission: the reader may not read the nodes of a
-	// workload cluster, or the Machine of a node.
-	NodesUnread = "NodesUnread"
-	// ClusterSilent: the workload cluster did not answer the reader in time.
-	ClusterSilent = "NoAnswer"
-	MachineUnread = "MachineUnread"
-	// NotExplained: the check could not be explained, because something is missing that its controller reads.
-	NotExplained = "CannotBeExplained"
-)
 
 // Unexplained describes a check that could not be explained.
 func Unexplained(check Ref, why error) Check {

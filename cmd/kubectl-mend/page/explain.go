@@ -93,7 +93,7 @@ func notHealthy(targets []explain.Target) []cliv1.Group {
 			}
 		}
 		if len(names) > 0 {
-			groups = append(groups, explain.Group(class, names))
+			groups = append(groups, cliv1.Group{Class: strings.Replace(string(class), string(budget.Deleting), "deleting", 1), Names: names})
 		}
 	}
 	return groups
