@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -18,9 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	hosts "github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	remediations "github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
@@ -227,33 +223,6 @@ func (e *Explanation) machineFacts(m *clusterv1.Machine) {
 	e.fact("infrastructure", strings.TrimSpace(infrastructure.Kind+" "+infrastructure.Name))
 	e.since("being deleted", m.DeletionTimestamp)
 	e.Facts = append(e.Facts, explain.Attributions(m)...)
-}
-
-var onOff = map[bool]string{true: "on", false: "off"}
-
-// hostFacts adds facts about the power of h. BMO reboots a host once for the annotation reboot.metal3.io, and keeps it off while it has
-// that annotation with a suffix. orphaned are the annotations of remediations that do not exist.
-func (e *Explanation) hostFacts(h *bmov1alpha1.BareMetalHost, orphaned []string) {
-	e.fact("power", onOff[h.Status.PoweredOn])
-	e.fact("desired power", onOff[h.Spec.Online])
-	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
-		if !strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix) {
-			continue
-		}
-		effect, of := "asked to be off by", ""
-		if name == infrav1.RebootAnnotation {
-			effect = "asked to reboot by"
-		}
-		if slices.Contains(orphaned, name) {
-			of = ", of a remediation that does not exist"
-		}
-		e.fact(effect, name+of)
-	}
-	if hosts.Unhealthy(h) {
-		e.fact("out of service", "it is marked unhealthy, and no machine is put on it")
-	}
-	e.fact("error", h.Status.ErrorMessage)
-	e.Facts = append(e.Facts, explain.Attributions(h)...)
 }
 
 // told returns a condition in one line.

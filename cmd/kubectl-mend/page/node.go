@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
@@ -17,7 +16,6 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
@@ -141,66 +139,6 @@ func isOf(node *corev1.Node, m *clusterv1.Machine) bool {
 		return machine == m.Name && node.Annotations[clusterv1.ClusterNamespaceAnnotation] == m.Namespace
 	}
 	return node.Spec.ProviderID != "" && strings.EqualFold(node.Spec.ProviderID, m.Spec.ProviderID)
-}
-
-// Host explains a BareMetalHost: its machine, and the remediations that act on its power.
-func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
-	h := &bmov1alpha1.BareMetalHost{}
-	if err := Read(ctx, a.Snapshot, key, h, "BareMetalHost"); err != nil {
-		return nil, err
-	}
-	m, err := a.Hosts().MachineOf(ctx, h)
-	if err != nil {
-		return nil, err
-	}
-	e := explanation(a, explain.Ref{})
-	e.answer(explain.NoMachineOfHost)
-	if m != nil {
-		if e, err = Machine(ctx, a, client.ObjectKeyFromObject(m)); err != nil {
-			return nil, err
-		}
-		e.Facts = append([]cliv1.Fact{{Name: "machine", Value: m.Name}}, e.Facts...)
-	}
-	e.Subject = explain.Ref{Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}
-	holding, unknown := a.RemediationsHolding(ctx, h)
-	holds := explain.HoldsOf(h, unknown)
-	e.hostFacts(h, holds.Orphaned)
-	for _, r := range holding {
-		if !slices.ContainsFunc(e.Remediations, func(known explain.Remediation) bool { return known.Reference == r.Reference }) {
-			e.Remediations = append(e.Remediations, r)
-		}
-	}
-	if m == nil {
-		e.remediatedBefore(a, func(target *mendv1.RecordTarget) bool { return target.Host != nil && target.Host.Name == h.Name })
-		e.Next = cmp.Or(explain.CyclesNext(e.Remediations, false), explain.NothingNext)
-		if len(e.Remediations) > 0 {
-			e.answer(e.Remediations[0].Answer())
-		}
-	} else if len(e.Remediations) > 0 {
-		e.Next = e.next()
-	}
-	e.Todo = e.todo()
-	if len(e.Remediations) == 0 { // else the host's power annotations belong to these
-		e.answer(holds.Held(e.Answer, h))
-		if next, todo := holds.Next(h); next != (explain.Step{}) {
-			e.Next, e.Todo = next, todo
-		}
-	}
-	e.outOfService(explain.OutOfService(h))
-	return e, nil
-}
-
-// outOfService adds the repair of a host that is out of service as the next step or to-do. It does nothing if the step is empty.
-func (e *Explanation) outOfService(repair explain.Step) {
-	if repair == (explain.Step{}) {
-		return
-	}
-	e.answer(e.Answer.OutOfService(repair.Reason))
-	if e.Next == explain.NothingNext {
-		e.Next = repair
-	} else {
-		e.Todo = cmp.Or(e.Todo, repair)
-	}
 }
 
 // Remediation explains a HostRemediation or a Metal3Remediation.
