@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 )
@@ -68,27 +67,6 @@ func Timing(f *Finding, at Moment) (since, expires string) {
 // FlawText returns a flaw of a check in one line.
 func FlawText(flaw *metav1.Condition) string {
 	return flaw.Reason + ": " + strings.Join(strings.Fields(strings.TrimPrefix(flaw.Message, "* ")), " ")
-}
-
-// Remarks returns what the row of c in a table does not show: which targets are not healthy, and why kubemend does not act.
-func (c *Check) Remarks() []string {
-	var remarks []string
-	tooMany := c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.NodesUnknown == nil
-	if c.Counts.NotHealthy() > 0 && !c.NodesNotReadable() {
-		remarks = append(remarks, NotHealthy(c.Counts))
-	}
-	if c.ModeMessage != "" && !c.TextHasMode() && !c.ActsElsewhere() {
-		remarks = append(remarks, c.ModeMessage)
-	}
-	if c.NodesUnknown != nil {
-		remarks = append(remarks, c.NodesUnknown.Message)
-	} else if c.Message != "" && !tooMany {
-		remarks = append(remarks, c.Message)
-	}
-	if flaw := c.Flaw(); flaw != nil {
-		remarks = append(remarks, FlawText(flaw))
-	}
-	return remarks
 }
 
 // CountsThen says that a pending target counts as unhealthy when its timeout expires.

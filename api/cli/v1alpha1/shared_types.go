@@ -97,8 +97,6 @@ type Step struct {
 	Reason string `json:"reason"`
 	// When it happens, at the latest; absent if it does not depend on time.
 	At time.Time `json:"time,omitzero"`
-	// NotBefore is the earliest time at which it can happen; absent if that is not known.
-	NotBefore time.Time `json:"notBefore,omitzero"`
 	// Target is the target of the check to which it happens.
 	Target string `json:"target,omitempty"`
 	// Manual is true if a user has to do it.
@@ -107,12 +105,11 @@ type Step struct {
 	Text string `json:"message"`
 }
 
-// MarshalJSON writes times in UTC and whole seconds, as conditions have them, and the name of the target without its kind.
+// MarshalJSON writes At in UTC and whole seconds, as conditions have times.
 func (s Step) MarshalJSON() ([]byte, error) {
 	type document Step
 	d := document(s)
-	d.At, d.NotBefore = s.At.UTC().Truncate(time.Second), s.NotBefore.UTC().Truncate(time.Second)
-	d.Target = s.Target[strings.Index(s.Target, " ")+1:]
+	d.At = s.At.UTC().Truncate(time.Second)
 	return json.Marshal(d)
 }
 

@@ -36,7 +36,7 @@ func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 	p.facts(e)
 	unread := notes(e.asker)
 	for i := range e.Checks {
-		p.check(&e.Checks[i], i == 0)
+		p.check(&e.Checks[i])
 	}
 	for i := range e.Remediations {
 		p.remediation(&e.Remediations[i])
@@ -116,7 +116,7 @@ func (p *page) line(first, s string) {
 	if words := strings.TrimLeft(first, " "); text.Columns(words) > shortest {
 		hang = taken - text.Columns(words) + 2
 	}
-	p.Add(strings.Split(text.Hang(first, p.local(s), hang, p.Width), "\n")...)
+	p.Hang(first, p.local(s), hang)
 }
 
 // instant matches a time in RFC 3339 in a stored text.
@@ -138,9 +138,6 @@ func (p *page) local(s string) string {
 const shortest = 5
 
 func (p *page) step(indent string, s explain.Step) {
-	if !s.NotBefore.IsZero() {
-		s.Text += " not before " + p.moment(s.NotBefore)
-	}
 	switch {
 	case s == (explain.Step{}):
 	case s.Manual:
@@ -152,21 +149,20 @@ func (p *page) step(indent string, s explain.Step) {
 	}
 }
 
-// check prints a check that selects the subject, or that is the subject. first is true for the check that acts.
-func (p *page) check(c *explain.Check, first bool) {
+// check prints a check that selects the subject, or that is the subject.
+func (p *page) check(c *explain.Check) {
 	mode := c.Mode.Sentence()
 	if c.Mode != cliv1.ModeActing {
 		mode = p.Paint.Waits(mode)
 	}
-	overlapped := !first && len(c.Targets) == 1 && c.Targets[0].BlockedBy(mendv1.OverlapReason)
 	switch {
-	case overlapped:
+	case c.Reference == p.subject:
+		p.Heading("Targets")
+	case len(c.Targets) == 1 && c.Targets[0].BlockedBy(mendv1.OverlapReason):
 		b := c.Targets[0].Blocker(mendv1.OverlapReason)
 		p.Heading(c.String() + ": " + p.Paint.Waits("not in charge ("+b.Detail+")"))
 		p.fix("  ", b.Fix)
 		return
-	case c.Reference == p.subject:
-		p.Heading("Targets")
 	default:
 		p.Heading(c.String() + ": " + mode)
 	}
