@@ -96,6 +96,14 @@ func (e *Explanation) deletionAnswer() {
 	}
 }
 
+// missing returns the state of an answer about capacity that is not back: blocked, if s waits for a user.
+func missing(s *capacity.Story) explain.AnswerState {
+	if s.Todo.Text != "" {
+		return explain.CapacityBlocked
+	}
+	return explain.CapacityMissing
+}
+
 // waiting returns a with what the story waits for.
 func waiting(a explain.Answer, s *capacity.Story) explain.Answer {
 	a.Implied, a.Since, a.Until, a.Reason, a.Detail = false, s.Since, s.Next.At, s.Reason, ""

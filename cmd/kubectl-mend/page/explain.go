@@ -237,21 +237,15 @@ func explained(ctx context.Context, a *inspect.Asker, checks []explain.Check, er
 	e := explanation(a, c.Reference)
 	e.fact("cluster", c.Cluster)
 	follow(ctx, a, c)
-	e.Checks = []explain.Check{about(*c, remarkable(c))}
+	e.Checks = []explain.Check{about(*c, func(t explain.Target) bool {
+		if t.State == cliv1.StateUnknown && !t.InFlight && len(t.Blockers) > 0 && c.PartOf(&t.Blockers[0]) == explain.SameAsNodesUnknown {
+			return false // the page says once that the nodes of c could not be read
+		}
+		return t.State != cliv1.StateHealthy || t.Skipped != "" || t.InFlight || len(t.Blockers) > 0
+	})}
 	e.answer(c.Answer())
 	e.Next, e.Todo = cmp.Or(c.Next, explain.NothingNext), c.Todo()
 	return e, nil
-}
-
-// remarkable returns a filter for the targets to print. It leaves out healthy targets, and targets that are unknown only because the nodes
-// of c could not be read, which the page of c says once.
-func remarkable(c *explain.Check) func(explain.Target) bool {
-	return func(t explain.Target) bool {
-		if t.State == cliv1.StateUnknown && !t.InFlight && len(t.Blockers) > 0 && c.PartOf(&t.Blockers[0]) == explain.SameAsNodesUnknown {
-			return false
-		}
-		return t.State != cliv1.StateHealthy || t.Skipped != "" || t.InFlight || len(t.Blockers) > 0
-	}
 }
 
 // follow completes the next steps of the targets of c, and of c, with those of power cycles in flight: their requests have deadlines that a

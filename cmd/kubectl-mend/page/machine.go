@@ -148,25 +148,18 @@ func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*
 	}
 	e.since("remediation", cliv1.Moment(began))
 	e.Capacity = []Capacity{{Story: s}}
-	e.answer(goneAnswer(&s))
+	switch s.Stage {
+	case capacity.Back:
+		e.answer(explain.Answer{State: explain.IsReplaced, Reason: s.Reason, Implied: true, Detail: s.Replacement.Name, Since: s.Since})
+	case capacity.NotReplaced:
+		e.answer(explain.Answer{State: explain.IsNotReplaced, Reason: s.Reason})
+	default:
+		e.answer(waiting(explain.Answer{State: missing(&s)}, &s))
+	}
 	if e.Next, e.Todo = cmp.Or(s.Next, nodeTodo(&s), explain.NothingNext), s.Todo; e.Next == e.Todo {
 		e.Todo = explain.Step{}
 	}
 	return e, nil
-}
-
-func goneAnswer(s *capacity.Story) explain.Answer {
-	switch s.Stage {
-	case capacity.Back:
-		return explain.Answer{State: explain.IsReplaced, Reason: s.Reason, Implied: true, Detail: s.Replacement.Name, Since: s.Since}
-	case capacity.NotReplaced:
-		return explain.Answer{State: explain.IsNotReplaced, Reason: s.Reason}
-	}
-	a := waiting(explain.Answer{State: explain.CapacityMissing}, s)
-	if s.Todo.Text != "" {
-		a.State = explain.CapacityBlocked
-	}
-	return a
 }
 
 // keptOf returns what records or a replacement say about a machine that does not exist, and when its remediation began; nil if none does.
@@ -178,7 +171,14 @@ func keptOf(a *inspect.Asker, key client.ObjectKey) (*capacity.Subject, time.Tim
 		}
 	}
 	if newest != nil {
-		return recorded(newest), newest.Spec.Decided.Time
+		subject := records.SubjectOf(newest)
+		subject.Namespace = newest.Namespace
+		if at, went := records.WentAt(newest); went {
+			subject.Gone = at
+		} else {
+			subject.Seen = at
+		}
+		return &subject, newest.Spec.Decided.Time
 	}
 	for _, m := range snapshot.All[clusterv1.Machine](a.Snapshot, key.Namespace) {
 		if replaced, at := capacity.Replaces(m); replaced == key.Name {
@@ -188,18 +188,6 @@ func keptOf(a *inspect.Asker, key client.ObjectKey) (*capacity.Subject, time.Tim
 		}
 	}
 	return nil, time.Time{}
-}
-
-// recorded returns the machine of a record, with the time at which it went or, if the record has no such time, at which it was last seen.
-func recorded(record *mendv1.RemediationRecord) *capacity.Subject {
-	s := records.SubjectOf(record)
-	s.Namespace = record.Namespace
-	if at, said := records.WentAt(record); said {
-		s.Gone = at
-	} else {
-		s.Seen = at
-	}
-	return &s
 }
 
 func (e *Explanation) fact(name, value string) {
@@ -245,29 +233,4 @@ func lastRemediation(r *mendv1.RemediationRecord) string {
 	}
 	return fmt.Sprintf("%s, begun %s, %s at %s (RemediationRecord %s)", how, r.Status.Begun.UTC().Format(time.RFC3339),
 		strings.ToLower(string(r.Status.Outcome)), r.Status.Ended.UTC().Format(time.RFC3339), r.Name)
-}
-
-func (e *Explanation) ownerFacts(obj client.Object, phase string, paused bool) {
-	e.fact("cluster", obj.GetLabels()[clusterv1.ClusterNameLabel])
-	e.fact("phase", phase)
-	if paused {
-		e.fact("paused", "yes")
-	}
-	e.since("being deleted", obj.GetDeletionTimestamp())
-}
-
-// ownerAnswer returns how many machines of an owner have a Ready node and, if first is not nil, what that machine waits for.
-func ownerAnswer(ready, replicas int, first *capacity.Story) explain.Answer {
-	a := explain.Answer{State: explain.CapacityMissing, Rest: fmt.Sprintf("%d of %d machines have a Ready node", ready, replicas)}
-	if first == nil {
-		if ready >= replicas {
-			a.State = explain.CapacityComplete
-		}
-		return a
-	}
-	a.Target = cmp.Or(first.Old, first.Machine)
-	if first.Todo.Text != "" {
-		a.State = explain.CapacityBlocked
-	}
-	return waiting(a, first)
 }

@@ -142,19 +142,12 @@ func (p *page) remediation(r *explain.Remediation) {
 	case r.StateSince != nil:
 		p.line("  ", "In this step since "+p.moment(r.StateSince.Time)+".")
 	}
-	if p.Wide {
-		p.evidence(r)
+	for _, e := range r.Evidence {
+		if p.Wide && !strings.Contains(r.Message, e) {
+			p.line("  - ", e)
+		}
 	}
 	if !inCourse {
 		p.blockers(nil, r.Blockers)
-	}
-}
-
-// evidence prints the evidence of r that its message does not contain.
-func (p *page) evidence(r *explain.Remediation) {
-	for _, e := range r.Evidence {
-		if !strings.Contains(r.Message, e) {
-			p.line("  - ", e)
-		}
 	}
 }
