@@ -349,7 +349,7 @@ func (e *Explanation) explainOwners(ctx context.Context, a *inspect.Asker, owner
 }
 
 // owner prints o and what its machines wait for. If o is the subject, the facts have its numbers.
-func (p *page) owner(o *Owner, notes []string) {
+func (p *page) owner(o *Owner) {
 	if o.Reference == p.subject {
 		if len(o.Capacity) > 0 {
 			p.Heading("Machines without a Ready node")
@@ -365,7 +365,7 @@ func (p *page) owner(o *Owner, notes []string) {
 			about = "A machine that is missing"
 		}
 		p.line("  ", p.Paint.Strong(about)+": "+p.Paint.Waits(capacity.StageTexts[c.waits().Stage]))
-		p.told("    ", c, notes)
+		p.told("    ", c)
 	}
 	if o.More > 0 {
 		p.line("  ", fmt.Sprintf("%d more without a Ready node", o.More)+".")

@@ -34,7 +34,6 @@ func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 	p.line("", p.answer(e.Answer))
 	p.Add("")
 	p.facts(e)
-	unread := notes(e.asker)
 	for i := range e.Checks {
 		p.check(&e.Checks[i])
 	}
@@ -42,11 +41,11 @@ func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 		p.remediation(&e.Remediations[i])
 	}
 	for i := range e.Owners {
-		p.owner(&e.Owners[i], unread)
+		p.owner(&e.Owners[i])
 	}
 	if len(e.Owners) == 0 {
 		for i := range e.Capacity {
-			p.capacity(&e.Capacity[i], unread)
+			p.capacity(&e.Capacity[i])
 		}
 	}
 	unselected := make([]string, 0, len(e.NotSelectedBy))
@@ -54,7 +53,7 @@ func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 		unselected = append(unselected, u.String()+": "+u.Message)
 	}
 	p.list("Not selected by", unselected)
-	p.list("Notes", unread)
+	p.list("Notes", notes(e.asker))
 	p.Add("")
 	if e.Next != explain.NothingNext || e.Todo == (explain.Step{}) {
 		p.step("", e.Next)
