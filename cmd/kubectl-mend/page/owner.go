@@ -249,7 +249,7 @@ func withOthers(owners []*Owner, cluster *clusterv1.Cluster, members []*clusterv
 	return owners
 }
 
-// machinesIn returns the machines of a Cluster, oldest first.
+// machinesIn returns the machines of a Cluster.
 func machinesIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) ([]*clusterv1.Machine, error) {
 	list := &clusterv1.MachineList{}
 	if err := a.Snapshot.List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
@@ -261,9 +261,6 @@ func machinesIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey)
 			members = append(members, m)
 		}
 	}
-	slices.SortFunc(members, func(a, b *clusterv1.Machine) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-	})
 	return members, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -365,4 +366,30 @@ func (s *Status) troubles() string {
 		}
 	}
 	return says
+}
+
+// gone are former annotations of MachineHealthChecks, and a former label of Clusters, which RemediationPolicies have replaced.
+var gone = []string{
+	"kubemend.io/max-in-flight", "kubemend.io/storm-cooldown", "kubemend.io/wait-for-spare", "kubemend.io/wait-for-spare-timeout",
+	"kubemend.io/machine-health-checks",
+}
+
+// noteGone adds a note with the objects that still have one.
+func (s *Status) noteGone(a *inspect.Asker, namespace, cluster string) {
+	var still []string
+	note := func(name, of string, marks map[string]string) {
+		if slices.ContainsFunc(gone, labels.Set(marks).Has) && (cluster == "" || of == cluster) {
+			still = append(still, name)
+		}
+	}
+	for _, c := range snapshot.All[clusterv1.Cluster](a.Snapshot, namespace) {
+		note("Cluster "+c.Namespace+"/"+c.Name, c.Name, c.Labels)
+	}
+	for _, c := range snapshot.All[clusterv1.MachineHealthCheck](a.Snapshot, namespace) {
+		note(c.Namespace+"/"+c.Name, c.Spec.ClusterName, c.Annotations)
+	}
+	if len(still) > 0 {
+		s.Notes = append(s.Notes, "Annotations and labels that have no effect, use RemediationPolicies instead ("+
+			strings.Join(gone, ", ")+"): "+text.FirstOf(still, mostNames))
+	}
 }
