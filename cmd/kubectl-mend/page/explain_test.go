@@ -84,19 +84,45 @@ func printedAs(t *testing.T, all *Status, layouts ...text.Layout) string {
 // story is a scene and a question about it.
 type story struct {
 	scene *scene
-	ask   func(context.Context, *inspect.Asker) (*Explanation, error)
+	ask   question
 }
 
-func machine(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-		return Machine(ctx, a, client.ObjectKey{Namespace: "default", Name: name})
+type question = func(context.Context, *inspect.Asker) (*Explanation, error)
+
+// asks returns questions about objects of one kind, which are in this namespace.
+func asks(namespace string, explained func(context.Context, *inspect.Asker, client.ObjectKey) (*Explanation, error)) func(name string) question {
+	return func(name string) question {
+		return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+			return explained(ctx, a, client.ObjectKey{Namespace: namespace, Name: name})
+		}
 	}
 }
 
-func check(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-		return MachineHealthCheck(ctx, a, client.ObjectKey{Namespace: "default", Name: name})
-	}
+var (
+	machine, check, host = asks("default", Machine), asks("default", MachineHealthCheck), asks("default", Host)
+	remediation          = asks("default", func(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
+		return Remediation(ctx, a, "HostRemediation", key)
+	})
+	node = asks("default", func(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
+		return Node(ctx, a, key.Namespace, "", key.Name)
+	})
+	nodeCheck = asks("", func(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
+		return NodeHealthCheck(ctx, a, key.Name)
+	})
+)
+
+// unknownKind returns an object of a kind that has no Go type here.
+func unknownKind(group, kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	obj.SetAPIVersion(group)
+	obj.SetKind(kind)
+	obj.SetNamespace(namespace)
+	obj.SetName(name)
+	return obj
+}
+
+func emptyTemplate() map[string]any {
+	return map[string]any{"template": map[string]any{"spec": map[string]any{}}}
 }
 
 func annotated(name, annotation string) func(*scene) {
@@ -449,16 +475,8 @@ func fieldDropped(s *scene) {
 
 // requestedForW1 adds a template to the check, and a request for w1 from that template.
 func requestedForW1(s *scene) {
-	template, req := &unstructured.Unstructured{}, &unstructured.Unstructured{}
-	for _, obj := range []*unstructured.Unstructured{template, req} {
-		obj.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta1")
-		obj.SetNamespace("default")
-	}
-	template.SetKind("Metal3RemediationTemplate")
-	template.SetName("reboot")
-	template.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{}}}
-	req.SetKind("Metal3Remediation")
-	req.SetName("w1")
+	template := unknownKind("infrastructure.cluster.x-k8s.io/v1beta1", "Metal3RemediationTemplate", "default", "reboot", emptyTemplate())
+	req := unknownKind("infrastructure.cluster.x-k8s.io/v1beta1", "Metal3Remediation", "default", "w1", nil)
 	req.SetUID("request")
 	req.SetLabels(map[string]string{mendv1.MadeByUIDLabel: "check"})
 	req.SetAnnotations(map[string]string{mendv1.MadeByAnnotation: "workers"})
@@ -553,30 +571,6 @@ func claimedByPolicy(s *scene) {
 	s.check.Annotations[mendv1.ClaimedByAnnotation] = mendv1.ClaimedByPolicy
 }
 
-func host(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-		return Host(ctx, a, client.ObjectKey{Namespace: "default", Name: name})
-	}
-}
-
-func remediation(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-		return Remediation(ctx, a, "HostRemediation", client.ObjectKey{Namespace: "default", Name: name})
-	}
-}
-
-func node(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-		return Node(ctx, a, "default", "", name)
-	}
-}
-
-func nodeCheck(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-		return NodeHealthCheck(ctx, a, name)
-	}
-}
-
 // ownNodes adds five nodes of the management cluster, the first of them silent, and a NodeHealthCheck with a template.
 func ownNodes(ago time.Duration, edits ...func(*nhcv1.NodeHealthCheck, []*corev1.Node)) func(*scene) {
 	return func(s *scene) {
@@ -587,11 +581,7 @@ func ownNodes(ago time.Duration, edits ...func(*nhcv1.NodeHealthCheck, []*corev1
 		check.Spec.RemediationTemplate = &corev1.ObjectReference{
 			APIVersion: "remediation.example.com/v1", Kind: "RebootTemplate", Namespace: "templates", Name: "reboot",
 		}
-		template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{}}}}}
-		template.SetAPIVersion("remediation.example.com/v1")
-		template.SetKind("RebootTemplate")
-		template.SetNamespace("templates")
-		template.SetName("reboot")
+		template := unknownKind("remediation.example.com/v1", "RebootTemplate", "templates", "reboot", emptyTemplate())
 		var nodes []*corev1.Node
 		for i := 1; i <= 5; i++ {
 			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{"pool": "own"}}}
