@@ -366,15 +366,11 @@ func (c *Check) notActing(a *Answer) {
 		}
 	}
 	switch {
-	case c.TextHasMode():
-		a.Reason, a.Detail = c.Reason, ""
-	case c.ModeDetail != "":
+	case c.ModeDetail != "" && !c.TextHasMode():
 		a.Reason, a.Detail = NotActing, c.ModeDetail
-	case c.Reason != "":
-		a.Reason = c.Reason
 	case c.Mode == cliv1.ModePaused:
-		a.Reason = clusterv1.PausedCondition
+		a.Reason = cmp.Or(c.Reason, clusterv1.PausedCondition)
 	default:
-		a.Reason = NotActing
+		a.Reason = cmp.Or(c.Reason, NotActing)
 	}
 }

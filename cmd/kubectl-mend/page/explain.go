@@ -227,11 +227,8 @@ func NodeHealthCheck(ctx context.Context, a *inspect.Asker, name string) (*Expla
 
 // explained returns the explanation of the only check that was read, or the error missing if there is none.
 func explained(ctx context.Context, a *inspect.Asker, checks []explain.Check, err, missing error) (*Explanation, error) {
-	if err != nil {
-		return nil, err
-	}
-	if len(checks) == 0 {
-		return nil, missing
+	if err != nil || len(checks) == 0 {
+		return nil, cmp.Or(err, missing)
 	}
 	c := &checks[0]
 	e := explanation(a, c.Reference)

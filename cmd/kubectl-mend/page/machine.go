@@ -66,16 +66,16 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	if cond != nil && slices.ContainsFunc(e.Checks, func(c explain.Check) bool { return c.Reason == explain.NotExplained }) {
 		e.fact("written by the manager", told(cond, func(at time.Time) string { return at.UTC().Format(time.RFC3339) }))
 	}
-	if node := ofMachine(ctx, a, m); node != nil {
-		if err := nodeChecks(ctx, a, node, e); err != nil {
-			return nil, err
-		}
-	} else if err := e.mayBeOfNodeCheck(ctx, a, m); err != nil {
+	if err := e.nodeChecksOf(ctx, a, m); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(e.NotSelectedBy, func(a, b cliv1.NotSelected) int { return strings.Compare(a.String(), b.String()) })
 	e.Remediations = a.RemediationsOf(ctx, m)
-	e.capacityOfMachine(ctx, a, m)
+	target := e.target()
+	unattended := target == nil || target.Skipped != "" || target.State == cliv1.StateHealthy
+	if ready, known := a.NodeReady(m); capacity.Concerns(m, a.Now) || unattended && known && !ready {
+		e.Capacity = []Capacity{*capacityOf(ctx, a, m)}
+	}
 	if len(e.Capacity) != 1 || e.Capacity[0].Made == "" { // else the capacity section says it
 		e.fact("replaces", a.Predecessor(m).Predecessor())
 	}
@@ -83,17 +83,6 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	e.conclude()
 	e.deletionAnswer()
 	return e, nil
-}
-
-// capacityOfMachine adds what the capacity of m waits for, if it may be missing, or if the node of m is not Ready and no check judges m or
-// the check judges m healthy.
-func (e *Explanation) capacityOfMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) {
-	target := e.target()
-	unattended := target == nil || target.Skipped != "" || target.State == cliv1.StateHealthy
-	ready, known := a.NodeReady(m)
-	if capacity.Concerns(m, a.Now) || unattended && known && !ready {
-		e.Capacity = []Capacity{*capacityOf(ctx, a, m)}
-	}
 }
 
 // remediatedBefore adds facts about ended remediations of a machine or a host: the last closed RemediationRecord, and e.Remediations that
@@ -330,26 +319,26 @@ func nodeChecks(ctx context.Context, a *inspect.Asker, node *corev1.Node, e *Exp
 	return nil
 }
 
-// mayBeOfNodeCheck adds to e.Unread the kinds without which it is not known whether a NodeHealthCheck selects the node of m.
-func (e *Explanation) mayBeOfNodeCheck(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) error {
-	if len(e.Checks) > 0 || m.Status.NodeRef.Name == "" {
+// nodeChecksOf adds the NodeHealthChecks that judge the node of m, if that is a node of the management cluster, which manages itself then.
+// If no check selects m, it adds to e.Unread the kinds without which it is not known whether a NodeHealthCheck selects its node.
+func (e *Explanation) nodeChecksOf(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) error {
+	if m.Status.NodeRef.Name == "" {
+		return nil
+	}
+	node := &corev1.Node{}
+	unread := a.Snapshot.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node)
+	switch {
+	case unread == nil && isOf(node, m):
+		return nodeChecks(ctx, a, node, e)
+	case len(e.Checks) > 0:
 		return nil
 	}
 	exist := false
 	_, err := a.NodeChecks(ctx, func(*nhcv1.NodeHealthCheck) bool { exist = true; return false })
-	if exist && errors.Is(a.Snapshot.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, &corev1.Node{}), explain.ErrUnread) {
+	if exist && errors.Is(unread, explain.ErrUnread) {
 		e.Unread = append(e.Unread, "Nodes of the management cluster")
 	}
 	return tolerate(&e.Unread, "NodeHealthChecks", err)
-}
-
-// ofMachine returns the node of m if that is a node of the management cluster, which manages itself then; else nil.
-func ofMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) *corev1.Node {
-	node := &corev1.Node{}
-	if m.Status.NodeRef.Name == "" || a.Snapshot.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node) != nil || !isOf(node, m) {
-		return nil
-	}
-	return node
 }
 
 // isOf reports whether a node of the management cluster is the node of m, by Cluster API's annotations on the node or by the provider ID.

@@ -322,9 +322,6 @@ var ink = escape + strconv.FormatUint(binary.NativeEndian.Uint64([]byte(rand.Tex
 
 // visible returns p with all characters escaped that a terminal would obey, except a Painter's colours, line ends and tabs.
 func visible(p []byte) []byte {
-	if !bytes.ContainsFunc(p, func(r rune) bool { return r >= utf8.RuneSelf || obeyed(r) }) {
-		return p
-	}
 	var out bytes.Buffer
 	for len(p) > 0 {
 		if painted, ok := bytes.CutPrefix(p, []byte(ink)); ok {
