@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
@@ -51,23 +50,6 @@ func (c *Check) NotJudged() Answer {
 
 // CouldNotBeRead reports what could not be read.
 func CouldNotBeRead(what string) string { return "Could not be read: " + what }
-
-// Timing returns since when f counts its timeout, and when that expires; since is empty if f has no timeout.
-func Timing(f *Finding, at Moment) (since, expires string) {
-	if f.Expires.IsZero() {
-		return "", "counts at once"
-	}
-	since = "since " + at(f.Since.Time)
-	if f.SinceMessage != "" {
-		since = "counted from " + at(f.Since.Time) + ", " + f.SinceMessage
-	}
-	expires = "expires "
-	if f.Expired {
-		expires = "expired "
-	}
-	timeout := ptr.Deref(f.Timeout, metav1.Duration{}) // documents leave it out if it is 0
-	return fmt.Sprintf("%s, timeout %s, ", since, Brief(timeout.Duration)), expires + at(f.Expires.Time)
-}
 
 // FlawText returns a flaw of a check in one line.
 func FlawText(flaw *metav1.Condition) string {

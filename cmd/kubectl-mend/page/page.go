@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
@@ -287,20 +289,31 @@ func (p *page) findings(t *explain.Target) {
 	for i := range t.Findings {
 		f := &t.Findings[i]
 		p.line("  - ", f.Observed)
-		if t.Written != nil && f.Expired { // f.Observed has the timeout
-			continue
-		}
-		since, expires := explain.Timing(f, p.moment)
-		if f.Expired || f.Expires.IsZero() {
-			p.line("    ", since+p.Paint.Bad(expires))
-		} else {
-			p.line("    ", since+p.Paint.Waits(expires))
+		switch {
+		case t.Written != nil && f.Expired: // f.Observed has the timeout
+		case f.Expires.IsZero():
+			p.line("    ", p.Paint.Bad("counts at once"))
+		default:
+			p.line("    ", p.timing(f))
 		}
 	}
 	for _, d := range t.Ignored {
 		p.line("  - ", d.Message)
 		p.line("    ", p.Paint.Waits("does not count")+": "+d.Why)
 	}
+}
+
+// timing returns since when f counts its timeout, and when that expires.
+func (p *page) timing(f *explain.Finding) string {
+	since, expires := "since "+p.moment(f.Since.Time), p.Paint.Waits("expires "+p.moment(f.Expires.Time))
+	if f.SinceMessage != "" {
+		since = "counted from " + p.moment(f.Since.Time) + ", " + f.SinceMessage
+	}
+	if f.Expired {
+		expires = p.Paint.Bad("expired " + p.moment(f.Expires.Time))
+	}
+	timeout := ptr.Deref(f.Timeout, metav1.Duration{}) // documents leave it out if it is 0
+	return fmt.Sprintf("%s, timeout %s, %s", since, explain.Brief(timeout.Duration), expires)
 }
 
 // blocks reports whether all blockers of t, except its timeout, block all targets of c.
