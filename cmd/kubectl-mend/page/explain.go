@@ -93,7 +93,8 @@ func notHealthy(targets []explain.Target) []cliv1.Group {
 			}
 		}
 		if len(names) > 0 {
-			groups = append(groups, cliv1.Group{Class: strings.Replace(string(class), string(budget.Deleting), "deleting", 1), Names: names})
+			field := strings.Replace(string(class), string(budget.Deleting), "deleting", 1)
+			groups = append(groups, cliv1.Group{Class: field, Names: names})
 		}
 	}
 	return groups

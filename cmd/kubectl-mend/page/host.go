@@ -119,12 +119,12 @@ func (e *Explanation) keptOff(h *bmov1alpha1.BareMetalHost, orphaned, foreign []
 		e.answer(a)
 	}
 	if len(orphaned) > 0 {
-		text += fmt.Sprintf("; a manager of kubemend removes %s when its --orphan-grace-period (5m unless set) is over",
-			strings.Join(orphaned, ", "))
+		text += "; a manager of kubemend removes " + strings.Join(orphaned, ", ") + " when its --orphan-grace-period (5m unless set) is over"
 	}
 	e.Next, e.Todo = explain.Step{Reason: reason, Text: text}, explain.Step{}
 	if len(foreign) > 0 {
-		e.Todo = explain.Step{Reason: reason, Manual: true, Text: "if the host is to be on, remove " + strings.Join(foreign, ", ") + " from it"}
+		todo := "if the host is to be on, remove " + strings.Join(foreign, ", ") + " from it"
+		e.Todo = explain.Step{Reason: reason, Manual: true, Text: todo}
 	}
 }
 
