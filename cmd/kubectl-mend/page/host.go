@@ -119,7 +119,8 @@ func (e *Explanation) keptOff(h *bmov1alpha1.BareMetalHost, orphaned, foreign []
 		e.answer(a)
 	}
 	if len(orphaned) > 0 {
-		text += "; a manager of kubemend removes " + strings.Join(orphaned, ", ") + " when its --orphan-grace-period (5m unless set) is over"
+		text += "; a manager of kubemend removes " + strings.Join(orphaned, ", ") +
+			" when its --orphan-grace-period (5m unless set) is over"
 	}
 	e.Next, e.Todo = explain.Step{Reason: reason, Text: text}, explain.Step{}
 	if len(foreign) > 0 {
