@@ -109,9 +109,9 @@ func (e *Explanation) keptOff(h *bmov1alpha1.BareMetalHost, orphaned, foreign []
 	if !h.Spec.Online || len(orphaned)+len(foreign) == 0 {
 		return
 	}
-	action, text := explain.KeptPoweredOff, "the host stays powered off"
+	action, happens := explain.KeptPoweredOff, "the host stays powered off"
 	if h.Status.PoweredOn {
-		action, text = explain.AboutToBePoweredOff, "the Bare Metal Operator powers the host off"
+		action, happens = explain.AboutToBePoweredOff, "the Bare Metal Operator powers the host off"
 	}
 	reason := string(powercycle.HostKeptOffReason)
 	if a := e.Answer; a.Action == "" {
@@ -119,10 +119,10 @@ func (e *Explanation) keptOff(h *bmov1alpha1.BareMetalHost, orphaned, foreign []
 		e.answer(a)
 	}
 	if len(orphaned) > 0 {
-		text += "; a manager of kubemend removes " + strings.Join(orphaned, ", ") +
+		happens += "; a manager of kubemend removes " + strings.Join(orphaned, ", ") +
 			" when its --orphan-grace-period (5m unless set) is over"
 	}
-	e.Next, e.Todo = explain.Step{Reason: reason, Text: text}, explain.Step{}
+	e.Next, e.Todo = explain.Step{Reason: reason, Text: happens}, explain.Step{}
 	if len(foreign) > 0 {
 		todo := "if the host is to be on, remove " + strings.Join(foreign, ", ") + " from it"
 		e.Todo = explain.Step{Reason: reason, Manual: true, Text: todo}
@@ -294,12 +294,17 @@ func (p *page) remediation(r *explain.Remediation) {
 	case r.StateSince != nil:
 		p.line("  ", "In this step since "+p.moment(r.StateSince.Time)+".")
 	}
+	p.evidence(r)
+	if !inCourse {
+		p.blockers(nil, r.Blockers)
+	}
+}
+
+// evidence prints for -o wide the evidence of r that its message does not contain.
+func (p *page) evidence(r *explain.Remediation) {
 	for _, e := range r.Evidence {
 		if p.Wide && !strings.Contains(r.Message, e) {
 			p.line("  - ", e)
 		}
-	}
-	if !inCourse {
-		p.blockers(nil, r.Blockers)
 	}
 }

@@ -71,9 +71,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	}
 	slices.SortFunc(e.NotSelectedBy, func(a, b cliv1.NotSelected) int { return strings.Compare(a.String(), b.String()) })
 	e.Remediations = a.RemediationsOf(ctx, m)
-	target := e.target()
-	unattended := target == nil || target.Skipped != "" || target.State == cliv1.StateHealthy
-	if ready, known := a.NodeReady(m); capacity.Concerns(m, a.Now) || unattended && known && !ready {
+	if e.maybeMissing(a, m) {
 		e.Capacity = []Capacity{*capacityOf(ctx, a, m)}
 	}
 	if len(e.Capacity) != 1 || e.Capacity[0].Made == "" { // else the capacity section says it
@@ -83,6 +81,14 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	e.conclude()
 	e.deletionAnswer()
 	return e, nil
+}
+
+// maybeMissing reports whether the capacity of m may be missing, or the node of m is not Ready although no check finds m unhealthy.
+func (e *Explanation) maybeMissing(a *inspect.Asker, m *clusterv1.Machine) bool {
+	target := e.target()
+	unattended := target == nil || target.Skipped != "" || target.State == cliv1.StateHealthy
+	ready, known := a.NodeReady(m)
+	return capacity.Concerns(m, a.Now) || unattended && known && !ready
 }
 
 // remediatedBefore adds facts about ended remediations of a machine or a host: the last closed RemediationRecord, and e.Remediations that
