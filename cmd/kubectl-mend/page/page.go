@@ -37,7 +37,7 @@ func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 	p.Add("")
 	p.facts(e)
 	for i := range e.Checks {
-		p.check(&e.Checks[i])
+		p.check(&e.Checks[i], i == 0)
 	}
 	for i := range e.Remediations {
 		p.remediation(&e.Remediations[i])
@@ -150,8 +150,8 @@ func (p *page) step(indent string, s explain.Step) {
 	}
 }
 
-// check prints a check that selects the subject, or that is the subject.
-func (p *page) check(c *explain.Check) {
+// check prints a check that selects the subject, or that is the subject. acts is true for the check that acts.
+func (p *page) check(c *explain.Check, acts bool) {
 	mode := c.Mode.Sentence()
 	if c.Mode != cliv1.ModeActing {
 		mode = p.Paint.Waits(mode)
@@ -159,7 +159,7 @@ func (p *page) check(c *explain.Check) {
 	switch {
 	case c.Reference == p.subject:
 		p.Heading("Targets")
-	case len(c.Targets) == 1 && c.Targets[0].BlockedBy(mendv1.OverlapReason):
+	case !acts && len(c.Targets) == 1 && c.Targets[0].BlockedBy(mendv1.OverlapReason):
 		b := c.Targets[0].Blocker(mendv1.OverlapReason)
 		p.Heading(c.String() + ": " + p.Paint.Waits("not in charge ("+b.Detail+")"))
 		p.fix("  ", b.Fix)
