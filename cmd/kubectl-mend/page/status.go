@@ -187,11 +187,8 @@ func recordsMissing(ctx context.Context, a *inspect.Asker, namespace, cluster st
 	namespaces := []string{namespace}
 	if cluster == "" && namespace != "" { // NodeHealthChecks belong to no namespace and no cluster
 		for _, check := range snapshot.All[nhcv1.NodeHealthCheck](a.Snapshot, "") {
-			if template := check.Spec.RemediationTemplate; template != nil {
+			for _, template := range records.TemplatesOf(&check.Spec) {
 				namespaces = append(namespaces, template.Namespace)
-			}
-			for _, step := range check.Spec.EscalatingRemediations {
-				namespaces = append(namespaces, step.RemediationTemplate.Namespace)
 			}
 		}
 	}
