@@ -52,7 +52,7 @@ func explanation(a *inspect.Asker, subject explain.Ref) *Explanation {
 // Document returns e for programs.
 func (e *Explanation) Document() *cliv1.Explanation {
 	d := e.Explanation
-	d.Notes = notes(e.asker) // complete only now, after all reads
+	d.Notes = e.notes() // complete only now, after all reads
 	for i := range e.Checks {
 		d.Checks = append(d.Checks, e.Checks[i].Document())
 	}

@@ -132,6 +132,24 @@ func notes(a *inspect.Asker) []string {
 	return lines
 }
 
+// notes lists what could not be read: the notes of the reader, and the kinds that a printed story of capacity needs and that neither these
+// notes nor the story's message name, such as kinds that are not installed.
+func (e *Explanation) notes() []string {
+	lines := notes(e.asker)
+	for i := range e.Capacity {
+		c := &e.Capacity[i]
+		if len(e.Owners) == 0 && c.Stage == capacity.OwnerActs {
+			continue // the page does not print this story
+		}
+		for _, kinds := range c.Unread {
+			if !strings.Contains(strings.Join(append(lines, c.Message), "\n"), kinds) {
+				lines = append(lines, explain.CouldNotBeRead(kinds))
+			}
+		}
+	}
+	return lines
+}
+
 // goneMachine explains a machine that does not exist any more, from its RemediationRecord or from the machine that replaces it.
 func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	subject, began := keptOf(a, key)

@@ -55,7 +55,7 @@ func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 		unselected = append(unselected, u.String()+": "+u.Message)
 	}
 	p.list("Not selected by", unselected)
-	p.list("Notes", notes(e.asker))
+	p.list("Notes", e.notes())
 	p.Add("")
 	if e.Next != explain.NothingNext || e.Todo == (explain.Step{}) {
 		p.step("", e.Next)
