@@ -301,6 +301,9 @@ func secondCheck(s *scene) {
 	s.others = append(s.others, other)
 }
 
+// olderCheckUnclaimed leaves the check of secondCheck to Cluster API core.
+func olderCheckUnclaimed(s *scene) { s.others[len(s.others)-1].SetAnnotations(nil) }
+
 func outOfSight(s *scene) {
 	reported(s)
 	s.check.Status.ExpectedMachines, s.check.Status.CurrentHealthy = ptr.To(int32(len(s.machines))), ptr.To[int32](0)
@@ -343,6 +346,7 @@ func moreMachines() map[string]story {
 			askedOwner("w1", "WaitingForRemediation", "")), machine("w1")},
 		"a machine without an owner":                          {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "", "")), machine("w1")},
 		"a machine whose older check is paused":               {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance")), machine("w1")},
+		"a machine on whose older check Cluster API acts":     {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckUnclaimed), machine("w1")},
 		"a machine of a cluster that does not exist":          {aScene(func(s *scene) { s.check.Spec.ClusterName, s.machines["w1"].Spec.ClusterName = "c9", "c9" }), machine("w1")},
 		"a machine of a cluster that is being deleted":        {aScene(silent(6*time.Minute, "w1"), clusterGoes), machine("w1")},
 		"a machine of a check that is being deleted":          {aScene(silent(6*time.Minute, "w1"), checkGoes), machine("w1")},
