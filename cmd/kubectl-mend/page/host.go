@@ -76,8 +76,8 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 var onOff = map[bool]string{true: "on", false: "off"}
 
 // hostFacts adds facts about the power of h. BMO reboots a host once for the annotation reboot.metal3.io, and keeps it off while it has
-// that annotation with a suffix. orphaned are annotations that remediations have set which do not exist any more, whose UIDs are unknown;
-// foreign are those that no remediation has set.
+// that annotation with a suffix. unknown are the UIDs of remediations that h names and that do not exist. orphaned are the annotations that
+// these remediations have set; foreign are those that no remediation has set.
 func (e *Explanation) hostFacts(h *bmov1alpha1.BareMetalHost, unknown []types.UID) (orphaned, foreign []string) {
 	e.fact("power", onOff[h.Status.PoweredOn])
 	e.fact("desired power", onOff[h.Spec.Online])

@@ -83,7 +83,8 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	return e, nil
 }
 
-// maybeMissing reports whether the capacity of m may be missing, or the node of m is not Ready although no check finds m unhealthy.
+// maybeMissing reports whether the capacity of m may be missing, or the node of m is not Ready and no check judges m, or the
+// check judges m healthy.
 func (e *Explanation) maybeMissing(a *inspect.Asker, m *clusterv1.Machine) bool {
 	target := e.target()
 	unattended := target == nil || target.Skipped != "" || target.State == cliv1.StateHealthy
