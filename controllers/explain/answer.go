@@ -10,6 +10,7 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -35,41 +36,46 @@ type Answer struct {
 	ofCheck bool
 }
 
-// AnswerState is the state of a target in a word or two.
-type AnswerState string
+// AnswerState is the state of an object in a word or two, and the phase that programs read. If it is IsUnhealthy and a remediation is in
+// progress, the action decides the phase.
+type AnswerState struct {
+	text  string
+	phase cliv1.Phase
+}
 
 // AnswerAction is what is done about a target.
 type AnswerAction string
 
 // The states of answers.
-const (
-	IsHealthy   AnswerState = "HEALTHY"
-	IsUnhealthy AnswerState = "UNHEALTHY"
-	IsPending   AnswerState = "PENDING"
-	IsStarting  AnswerState = "STARTING"
-	IsUnknown   AnswerState = "UNKNOWN"
-	IsSkipped   AnswerState = "SKIPPED"
-	NotChecked  AnswerState = "NOT CHECKED"
-	InProgress  AnswerState = "IN PROGRESS"
-	IsBlocked   AnswerState = "BLOCKED"
+var (
+	IsHealthy   = AnswerState{"HEALTHY", cliv1.Healthy}
+	IsUnhealthy = AnswerState{"UNHEALTHY", cliv1.Blocked}
+	IsPending   = AnswerState{"PENDING", cliv1.Pending}
+	IsStarting  = AnswerState{"STARTING", cliv1.Pending}
+	IsUnknown   = AnswerState{"UNKNOWN", cliv1.Unknown}
+	IsSkipped   = AnswerState{"SKIPPED", cliv1.NotChecked}
+	NotChecked  = AnswerState{"NOT CHECKED", cliv1.NotChecked}
+	InProgress  = AnswerState{"IN PROGRESS", cliv1.Remediating}
+	IsBlocked   = AnswerState{"BLOCKED", cliv1.Blocked}
 
 	// Of an owner of machines: all its machines have a Ready node, or not. Blocked means that a person has to do something.
-	CapacityComplete AnswerState = "COMPLETE"
-	CapacityMissing  AnswerState = "CAPACITY MISSING"
-	CapacityBlocked  AnswerState = "CAPACITY BLOCKED"
+	CapacityComplete = AnswerState{"COMPLETE", cliv1.Healthy}
+	CapacityMissing  = AnswerState{"CAPACITY MISSING", cliv1.Remediating}
+	CapacityBlocked  = AnswerState{"CAPACITY BLOCKED", cliv1.Blocked}
 	// Of a policy or an override.
-	IsBlocking    AnswerState = "BLOCKING"
-	BlocksNothing AnswerState = "BLOCKS NOTHING"
+	IsBlocking    = AnswerState{"BLOCKING", cliv1.Blocked}
+	BlocksNothing = AnswerState{"BLOCKS NOTHING", cliv1.Healthy}
 	// Of a machine that does not exist any more.
-	IsReplaced    AnswerState = "REPLACED"
-	IsNotReplaced AnswerState = "NOT REPLACED"
-
-	HasSucceeded      AnswerState = "SUCCEEDED"
-	HasRequestedOwner AnswerState = "OWNER REQUESTED"
-	HasFailed         AnswerState = "FAILED"
-	HasEnded          AnswerState = "ENDED"
-	WasStopped        AnswerState = "TIMED OUT BY ITS CHECK"
+	IsReplaced    = AnswerState{"REPLACED", cliv1.Healthy}
+	IsNotReplaced = AnswerState{"NOT REPLACED", cliv1.NotChecked}
 )
+
+// finals are the states of answers about power cycles that have ended.
+var finals = map[powercycle.State]AnswerState{
+	powercycle.Succeeded: {"SUCCEEDED", cliv1.Healthy}, powercycle.OwnerRequested: {"OWNER REQUESTED", cliv1.Remediating},
+	powercycle.Failed: {"FAILED", cliv1.Blocked}, powercycle.Ended: {"ENDED", cliv1.Remediating},
+	powercycle.Stopped: {"TIMED OUT BY ITS CHECK", cliv1.Remediating},
+}
 
 // The actions of answers.
 const (
@@ -86,31 +92,17 @@ const (
 	AboutToBePoweredOff AnswerAction = "HOST ABOUT TO BE POWERED OFF"
 )
 
-// phases are the phases of all states except IsUnhealthy, where the action decides.
-var phases = map[AnswerState]cliv1.Phase{
-	IsHealthy: cliv1.Healthy, IsPending: cliv1.Pending, IsStarting: cliv1.Pending, IsUnknown: cliv1.Unknown, IsSkipped: cliv1.NotChecked,
-	NotChecked: cliv1.NotChecked, InProgress: cliv1.Remediating, IsBlocked: cliv1.Blocked, HasSucceeded: cliv1.Healthy,
-	CapacityComplete: cliv1.Healthy, CapacityMissing: cliv1.Remediating, CapacityBlocked: cliv1.Blocked,
-	IsReplaced: cliv1.Healthy, IsNotReplaced: cliv1.NotChecked, IsBlocking: cliv1.Blocked, BlocksNothing: cliv1.Healthy,
-	HasRequestedOwner: cliv1.Remediating, HasFailed: cliv1.Blocked, HasEnded: cliv1.Remediating, WasStopped: cliv1.Remediating,
-}
-
 // Phase returns State and Action as programs read them.
 func (a Answer) Phase() cliv1.Phase {
-	if a.State != IsUnhealthy {
-		return phases[a.State]
-	}
-	switch a.Action {
-	case BeingRemediated, StartsNow, IsBeingDeleted:
+	if a.State == IsUnhealthy && (a.Action == BeingRemediated || a.Action == StartsNow || a.Action == IsBeingDeleted) {
 		return cliv1.Remediating
-	default:
-		return cliv1.Blocked
 	}
+	return a.State.phase
 }
 
 // Text returns the answer in one line.
 func (a Answer) Text(at Moment) string {
-	text := string(a.State)
+	text := a.State.text
 	if a.Action != "" {
 		text += ", " + string(a.Action)
 	}
@@ -126,10 +118,9 @@ func (a Answer) why(at Moment) string {
 	if a.Implied {
 		reason = ""
 	}
-	parts := slices.DeleteFunc([]string{a.By, reason, a.Detail}, func(part string) bool { return part == "" })
-	why := strings.Join(parts, "; ")
-	if len(parts) > 1 {
-		why = parts[0] + " (" + strings.Join(parts[1:], "; ") + ")"
+	why := cmp.Or(a.By, reason, a.Detail)
+	if more := strings.TrimPrefix(joined("; ", a.By, reason, a.Detail), why); more != "" {
+		why += " (" + strings.TrimPrefix(more, "; ") + ")"
 	}
 	if !a.Since.IsZero() {
 		why += " since " + at(a.Since)
@@ -175,8 +166,11 @@ func (c *Check) answerOn(t *Target) Answer {
 	case t.State == cliv1.StateStarting:
 		return c.awaited(t, IsStarting)
 	case t.BlockedBy(MachineBeingDeleted):
-		state := map[cliv1.State]AnswerState{cliv1.StateUnknown: IsUnknown, cliv1.StateUnhealthy: IsUnhealthy}[t.State]
-		return Answer{State: state, Action: IsBeingDeleted, Reason: MachineBeingDeleted, Implied: true}
+		a := Answer{State: IsUnhealthy, Action: IsBeingDeleted, Reason: MachineBeingDeleted, Implied: true}
+		if t.State == cliv1.StateUnknown {
+			a.State = IsUnknown
+		}
+		return a
 	case t.State == cliv1.StateUnknown:
 		return c.unknown(t)
 	}

@@ -5,12 +5,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // ActsElsewhere reports whether another controller than kubemend acts on c.
@@ -162,4 +167,210 @@ func (c *Check) sharesNext(t *Target) bool {
 	return slices.ContainsFunc(t.Blockers, func(b Blocker) bool {
 		return c.PartOf(&b) != OfTarget && (b.Fix == "" || t.Next.Manual)
 	})
+}
+
+// Numbers returns how many targets of c are not healthy, the number of all targets, and the limit.
+func (c *Check) Numbers() string {
+	bad, total, most := c.Counts.NotHealthy(), c.Counts.Total(), ptr.Deref(c.Limits.AtMost, 0)
+	if c.Limits.AtLeast > 0 {
+		return fmt.Sprintf("%d of %d, range %d-%d", bad, total, c.Limits.AtLeast, most)
+	}
+	return fmt.Sprintf("%d of %d, limit %d", bad, total, most)
+}
+
+// Answer returns the answer about c: the answer about its worst target, and how many targets are not healthy.
+func (c *Check) Answer() Answer {
+	a := c.worst()
+	switch a.State {
+	case IsHealthy, IsPending, IsStarting:
+		c.restrict(&a)
+	case IsUnknown:
+		if c.NotCounted() && !c.NodesNotReadable() {
+			c.restrict(&a)
+		}
+	default:
+	}
+	c.count(&a)
+	return a
+}
+
+// ranks are the phases from the worst to the best.
+var ranks = []cliv1.Phase{cliv1.Blocked, cliv1.Remediating, cliv1.Unknown, cliv1.Pending, cliv1.Healthy}
+
+// worst returns the answer about the worst judged target of c: of several in one phase the first, or the one whose timeout expires first.
+func (c *Check) worst() Answer {
+	worst := Answer{State: IsHealthy}
+	switch {
+	case c.SelectsNothing():
+		return Answer{State: NotChecked, Reason: NotSelected, Implied: true}
+	case c.NodesUnknown != nil:
+		worst = Answer{State: IsUnknown, Reason: c.NodesUnknown.Reason, Since: c.unreachableSince()}
+	case c.NotCounted(), c.Mode == cliv1.ModeUnknown, c.Counts.Unread > 0:
+		worst = Answer{State: IsUnknown}
+	}
+	judged := 0
+	for i := range c.Targets {
+		a := c.AnswerOn(&c.Targets[i])
+		if a.Phase() == cliv1.NotChecked {
+			continue
+		}
+		judged++
+		better := cmp.Compare(slices.Index(ranks, a.Phase()), slices.Index(ranks, worst.Phase()))
+		if better < 0 || better == 0 && !a.Expires.Equal(worst.Expires) && a.Expires.Equal(health.Earliest(a.Expires, worst.Expires)) {
+			worst, worst.Target = a, c.Targets[i].Name
+		}
+	}
+	if judged == 1 || worst.ofCheck {
+		worst.Target = ""
+	}
+	return worst
+}
+
+// restrict replaces a by what keeps all targets of c from being remediated, if anything does.
+func (c *Check) restrict(a *Answer) {
+	restricted := Answer{State: a.State}
+	switch {
+	case c.Mode != cliv1.ModeActing:
+		c.otherwise(&restricted)
+	case c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.Counts.NotHealthy() > 0:
+		restricted.Action, restricted.Reason, restricted.Detail = NotRemediated, c.Reason, c.Numbers()
+	case c.Message != "" && c.Blocked() != "":
+		restricted.Action, restricted.Reason = NotRemediated, c.Reason
+	case a.State == IsHealthy && c.Useless() != (Step{}):
+		restricted.Action, restricted.Reason = NotRemediated, c.Useless().Reason
+	case a.State == IsHealthy && c.Flaw() != nil && c.Flaw().Reason == mendv1.NoRulesReason: // the check judges nothing
+		restricted.State, restricted.Reason = NotChecked, c.Flaw().Reason
+	case a.State == IsHealthy && c.Flaw() != nil:
+		restricted.Reason = c.Flaw().Reason
+	default:
+		return
+	}
+	*a = restricted
+}
+
+// otherwise sets in a what happens to the targets of a check that kubemend does not act on.
+func (c *Check) otherwise(a *Answer) {
+	switch {
+	case c.ActsElsewhere():
+		a.Action, a.Reason, a.Implied, a.Detail = NotInCharge, NotActing, true, c.Mode.InCharge()+" acts on it"
+	case c.Mode == cliv1.ModeUnknown && c.Reason != NotExplained:
+		a.Action, a.Reason = ActionUnknown, NoManager
+	case c.Mode == cliv1.ModeUnknown:
+		c.notExplained(a)
+	default:
+		a.Action = NotRemediated
+		c.notActing(a)
+	}
+}
+
+// count adds to a how many targets of c are not healthy, and how many are being remediated, unless a says so already.
+func (c *Check) count(a *Answer) {
+	bad, total := c.Counts.NotHealthy(), c.Counts.Total()
+	var parts []string
+	switch {
+	case c.NotCounted(), c.NodesUnknown != nil && (a.State == IsUnknown || a.Reason == c.NodesUnknown.Reason),
+		a.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason:
+	case total == 0:
+		parts = append(parts, "it selects nothing")
+	case bad > 0:
+		parts = append(parts, fmt.Sprintf("%d of %d not healthy", bad, total))
+	case *a == Answer{State: IsHealthy}:
+		parts = append(parts, fmt.Sprintf("%d of %d", total, total))
+	default:
+		parts = append(parts, fmt.Sprintf("%d of %d healthy", total, total))
+	}
+	underWay, starting := c.Remediations()
+	if underWay > 1 || underWay == 1 && a.Action != BeingRemediated && a.Action != RemediationBlocked {
+		parts = append(parts, fmt.Sprintf("%d being remediated", underWay))
+	}
+	if starting > 1 || starting == 1 && a.Action != StartsNow {
+		parts = append(parts, fmt.Sprintf("%d remediated now", starting))
+	}
+	a.Rest = strings.Join(parts, ", ")
+}
+
+// Remediations returns how many targets of c are being remediated, and how many remediations start now. A target whose owner has deferred
+// or refused the remediation is in flight, but is not being remediated.
+func (c *Check) Remediations() (underWay, starting int) {
+	for i := range c.Targets {
+		switch t := &c.Targets[i]; {
+		case t.InFlight && !t.Deferred && !t.Refused:
+			underWay++
+		case t.StartsNow && !t.InFlight:
+			starting++
+		}
+	}
+	return underWay, starting
+}
+
+// NotCounted reports whether it is not known how many targets of c are healthy, because they could not be read.
+func (c *Check) NotCounted() bool {
+	return c.NodesNotReadable() || c.Reason == NotExplained || c.Counts.Total() == 0 && c.ModeMessage != ""
+}
+
+// SelectsNothing reports whether no target matches the selector of c.
+func (c *Check) SelectsNothing() bool {
+	return c.Counts.Total() == 0 && len(c.Targets) == 0 && c.Mode != cliv1.ModeUnknown && c.NodesUnknown == nil && !c.NotCounted()
+}
+
+// Useless returns what a user has to change in a check that can never remediate anything; zero if the check can.
+func (c *Check) Useless() Step {
+	total := c.Counts.Total()
+	switch {
+	case c.Mode == cliv1.ModePaused || c.Mode == cliv1.ModeNone || c.Limits.AtMost == nil:
+		return Step{}
+	case c.SelectsNothing():
+		return Step{Reason: NotSelected, Manual: true, Text: "correct spec.selector: nothing has the labels that it asks for"}
+	case total > 0 && c.Limits.AtLeast == 0 && *c.Limits.AtMost == 0:
+		return Step{Reason: LimitAllowsNone, Manual: true,
+			Text: fmt.Sprintf("raise the limit: %s of %d allows none to be unhealthy, and nothing is ever remediated",
+				c.Limits.Spec, total)}
+	}
+	return Step{}
+}
+
+// Flaw returns the condition that says that c, or one of its rules, can never act as written; nil if there is none.
+func (c *Check) Flaw() *metav1.Condition {
+	if cond := meta.FindStatusCondition(c.Conditions, mendv1.Effective); cond != nil && cond.Status == metav1.ConditionFalse {
+		return cond
+	}
+	return nil
+}
+
+// correct returns what a user has to do about the flaw of c; zero if c has none.
+func (c *Check) correct() Step {
+	flaw := c.Flaw()
+	if flaw == nil {
+		return Step{}
+	}
+	return Step{Reason: flaw.Reason, Manual: true,
+		Text: "correct the check: all or part of it can never act as written (" + flaw.Reason + ")"}
+}
+
+// unreachableSince returns since when the manager cannot reach the nodes of c; zero if it can, or if only the reader cannot.
+func (c *Check) unreachableSince() time.Time {
+	if c.NodesUnknown == nil || c.NodesUnknown.Since == nil {
+		return time.Time{}
+	}
+	return c.NodesUnknown.Since.Time
+}
+
+// notActing sets in a why neither kubemend nor another controller acts on c.
+func (c *Check) notActing(a *Answer) {
+	for i := range c.Targets {
+		for j := range c.Targets[i].Blockers {
+			if b := &c.Targets[i].Blockers[j]; c.PartOf(b) == SameAsMode {
+				a.Reason, a.Detail = b.Reason, cmp.Or(b.Detail, a.Detail)
+				return
+			}
+		}
+	}
+	switch {
+	case c.ModeDetail != "" && !c.TextHasMode():
+		a.Reason, a.Detail = NotActing, c.ModeDetail
+	case c.Mode == cliv1.ModePaused:
+		a.Reason = cmp.Or(c.Reason, clusterv1.PausedCondition)
+	default:
+		a.Reason = cmp.Or(c.Reason, NotActing)
+	}
 }

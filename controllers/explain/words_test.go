@@ -119,7 +119,7 @@ func TestAnAttributionIsReadAsFarAsItIsOne(t *testing.T) {
 		"that names no user":      {`{"reason":"NIC"}`, Attribution{}, false},
 		"that is none":            {"alice", Attribution{}, false},
 		"that is empty":           {"", Attribution{}, false},
-		"that is very long":       {`{"by":"` + long + `"}`, Attribution{By: long[:512] + "..."}, true},
+		"that is very long":       {`{"by":"` + long + `"}`, Attribution{By: long[:509] + "..."}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{mendv1.RequestedAnnotation: tc.value}}}

@@ -51,7 +51,7 @@ func NodeCheck(f *Facts, p *Plan) *explain.Check {
 	for i := range f.Nodes {
 		target := nodeTarget(f, p, i)
 		name, next := target.String(), target.Next
-		c.Next = explain.Sooner(c.Next, explain.Step{At: next.At, Reason: next.Reason, Target: name, Text: name + ": " + next.Text})
+		c.Next = explain.Sooner(c.Next, explain.Step{At: next.At, Reason: next.Reason, Target: target.Name, Text: name + ": " + next.Text})
 		c.Targets = append(c.Targets, target)
 	}
 	return c

@@ -120,7 +120,7 @@ func (r *Reconciler) observeCheck(ctx context.Context, o *observed) error {
 	case err != nil:
 		return fmt.Errorf("read %s %s: %w", ref.Kind, ref.Name, err)
 	}
-	o.check, o.templates = check, templatesOf(&nodes.Spec)
+	o.check, o.templates = check, TemplatesOf(&nodes.Spec)
 	if template := machines.Spec.Remediation.TemplateRef; template.IsDefined() {
 		o.templates = []corev1.ObjectReference{{APIVersion: template.APIVersion, Kind: template.Kind}}
 	}

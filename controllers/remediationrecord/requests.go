@@ -210,8 +210,8 @@ func (o *observed) listed() *nhcv1.UnhealthyNode {
 	return nil
 }
 
-// templatesOf returns the templates that a NodeHealthCheck names.
-func templatesOf(spec *nhcv1.NodeHealthCheckSpec) []corev1.ObjectReference {
+// TemplatesOf returns the templates that a NodeHealthCheck names.
+func TemplatesOf(spec *nhcv1.NodeHealthCheckSpec) []corev1.ObjectReference {
 	if ref := spec.RemediationTemplate; ref != nil {
 		return []corev1.ObjectReference{*ref}
 	}

@@ -11,12 +11,10 @@ type Capacity struct {
 	// Stage is the progress. Back and NotReplaced are final.
 	//
 	// +kubebuilder:validation:Enum=OwnerActs;Deleting;NoReplacement;WaitingForBootstrapData;NoHostFits;Provisioning;Booting;NodeNotReady;Unread;Back;NotReplaced
-	Stage string `json:"stage"`
-	// Reason is what the capacity waits for, or how the wait has ended.
+	Stage  string `json:"stage"`
 	Reason string `json:"reason"`
 	// Owner is the controller that creates the replacement.
-	Owner *Reference `json:"owner,omitempty"`
-	// Replacement is the machine that replaces Machine.
+	Owner       *Reference   `json:"owner,omitempty"`
 	Replacement *Replacement `json:"replacement,omitempty"`
 	// WaitsFor is the object that has to change.
 	WaitsFor *Reference `json:"waitsFor,omitempty"`
@@ -24,14 +22,12 @@ type Capacity struct {
 	Since *metav1.Time `json:"since,omitempty"`
 	// Deadline is when the wait ends in any case, or when a health check counts the new machine as unhealthy.
 	Deadline *metav1.Time `json:"deadline,omitempty"`
-	// Overdue is true if Deadline has passed.
-	Overdue bool `json:"overdue"`
+	Overdue  bool         `json:"overdue"`
 	// Hosts say why no BareMetalHost of the namespace fits the new machine.
 	Hosts []HostRefusal `json:"hosts,omitempty"`
 	// Unread are the kinds that could not be read.
 	Unread []string `json:"unread,omitempty"`
-	// Next is what happens next.
-	Next Step `json:"next,omitzero"`
+	Next   Step     `json:"next,omitzero"`
 	// Todo is what a user can do.
 	Todo Step `json:"todo,omitzero"`
 	// Message is what the capacity waits for, for people.
@@ -62,7 +58,6 @@ type MachineOwner struct {
 	Reference `json:",inline"`
 	// Replicas is how many machines the owner wants.
 	Replicas int `json:"replicas"`
-	// Machines is how many machines it has.
 	Machines int `json:"machines"`
 	// Ready is how many of these machines have a Ready node.
 	Ready int `json:"ready"`
@@ -72,7 +67,6 @@ type MachineOwner struct {
 
 // MissingCapacity counts, from open RemediationRecords, the remediations of all controllers whose capacity is not back.
 type MissingCapacity struct {
-	// Remediations is their number.
 	Remediations int `json:"remediations"`
 	// Oldest is the one whose target became unhealthy first; absent if there is none.
 	Oldest *CapacityWait `json:"oldest,omitempty"`
@@ -85,7 +79,7 @@ type CapacityWait struct {
 	Due metav1.Time `json:"due"`
 	// Reason is what the capacity waits for: the reason of the condition CapacityBack of the RemediationRecord.
 	Reason string `json:"reason"`
-	// Since is when this wait began, if that is known.
+	// Since is when this wait began.
 	Since *metav1.Time `json:"since,omitempty"`
 	// Message is what the capacity waits for, for people.
 	Message string `json:"message,omitempty"`

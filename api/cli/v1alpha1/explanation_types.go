@@ -8,12 +8,10 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type Explanation struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// Subject is the object that is explained.
 	Subject Reference `json:"subject"`
 	// Time is the moment that the document describes.
-	Time metav1.Time `json:"time"`
-	// Phase is the answer in a word.
-	Phase Phase `json:"phase"`
+	Time  metav1.Time `json:"time"`
+	Phase Phase       `json:"phase"`
 	// Reason is the reason of the first blocker, of the finding, of the step of a power cycle, or of the answer of the owner.
 	Reason string `json:"reason,omitempty"`
 	// Message is the answer in a sentence.
@@ -26,7 +24,7 @@ type Explanation struct {
 	NotSelectedBy []NotSelected `json:"notSelectedBy,omitempty"`
 	// Unread are the kinds of checks that could not be read; some of those checks may select the subject.
 	Unread []string `json:"unread,omitempty"`
-	// Remediations are the remediations of its host.
+	// Remediations are those of its host.
 	Remediations []HostRemediation `json:"remediations,omitempty"`
 	// Owners are the controllers that create the machines of a Cluster, or the subject if it is such a controller.
 	Owners []MachineOwner `json:"owners,omitempty"`

@@ -21,9 +21,8 @@ type HistoryEntry struct {
 	// LastTime is when it happened for the last time; absent if it happened once.
 	LastTime *metav1.Time `json:"lastTime,omitempty"`
 	// Count is how often it happened; absent if once.
-	Count int32     `json:"count,omitempty"`
-	Type  EventType `json:"type"`
-	// Reason is the reason of the event, or of the step of the record.
+	Count  int32     `json:"count,omitempty"`
+	Type   EventType `json:"type"`
 	Reason string    `json:"reason"`
 	Object Reference `json:"object"`
 	Source Source    `json:"source"`
@@ -37,10 +36,9 @@ type HistoryEntry struct {
 // EventType is the type of an event.
 type EventType string
 
+// The types of events. Somebody should look into a Warning.
 const (
-	// Normal is for an expected event.
-	Normal EventType = "Normal"
-	// Warning is for an event that somebody should look into.
+	Normal  EventType = "Normal"
 	Warning EventType = "Warning"
 )
 

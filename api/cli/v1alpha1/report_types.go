@@ -9,15 +9,13 @@ type Report struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 
-	// Time is when the report was made.
 	Time metav1.Time `json:"time"`
 	// Since is the start of the period that the report covers; absent if it covers all remediations.
 	Since *metav1.Time `json:"since,omitempty"`
 	// By is what the remediations are grouped by.
 	By []string `json:"by,omitempty"`
 	// Total is the sum of all groups.
-	Total ReportGroup `json:"total"`
-	// Items are the groups.
+	Total ReportGroup   `json:"total"`
 	Items []ReportGroup `json:"items"`
 	// Repeated are the hosts, machines and nodes with RepeatedAtLeast or more remediations within RepeatedWithin, most first.
 	Repeated        []RepeatedlyRemediated `json:"repeated"`
@@ -53,13 +51,10 @@ type ReportGroup struct {
 
 // DurationSummary summarizes durations.
 type DurationSummary struct {
-	// Count is how many durations are known.
-	Count int `json:"count"`
-	// MeanSeconds is the arithmetic mean.
+	Count       int `json:"count"`
 	MeanSeconds int `json:"meanSeconds"`
 	// P95Seconds is the 95th percentile by nearest rank.
 	P95Seconds int `json:"p95Seconds"`
-	// MaxSeconds is the longest duration.
 	MaxSeconds int `json:"maxSeconds"`
 }
 
@@ -67,17 +62,15 @@ type DurationSummary struct {
 type RepeatedlyRemediated struct {
 	Reference `json:",inline"`
 	// Cluster is the Cluster of its last remediation.
-	Cluster string `json:"cluster,omitempty"`
-	// HostModel is the model of a host.
+	Cluster   string `json:"cluster,omitempty"`
 	HostModel string `json:"hostModel,omitempty"`
 	// Remediations is the number of remediations in the report.
 	Remediations int `json:"remediations"`
 	// Most is the largest number within any period of RepeatedWithin.
 	Most int `json:"most"`
-	// First is when the first one began.
+	// First and Last are when the first and the last one began.
 	First metav1.Time `json:"first"`
-	// Last is when the last one began.
-	Last metav1.Time `json:"last"`
+	Last  metav1.Time `json:"last"`
 	// Causes are the causes of the remediations, the most frequent one first.
 	Causes []string `json:"causes,omitempty"`
 }

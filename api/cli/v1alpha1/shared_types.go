@@ -13,46 +13,35 @@ import (
 // Phase is the answer in a word.
 type Phase string
 
+// The phases. docs/cli/output.md says what each means.
 const (
-	// Healthy means that nothing is wrong, or all targets of the check are healthy.
-	Healthy Phase = "Healthy"
-	// Pending means that a timeout is running. The object counts as unhealthy when it expires.
-	Pending Phase = "Pending"
-	// Remediating means that it is unhealthy, and that a remediation is in progress or starts now.
+	Healthy     Phase = "Healthy"
+	Pending     Phase = "Pending"
 	Remediating Phase = "Remediating"
-	// Blocked means that it is unhealthy and not remediated, or that its remediation does not go on. The reason says why.
-	Blocked Phase = "Blocked"
-	// Unknown means that it could not be judged.
-	Unknown Phase = "Unknown"
-	// NotChecked means that no check judges it.
-	NotChecked Phase = "NotChecked"
+	Blocked     Phase = "Blocked"
+	Unknown     Phase = "Unknown"
+	NotChecked  Phase = "NotChecked"
 )
 
 // State is the verdict of a check on one target.
 type State string
 
+// The states are those of the package health, and StateSkipped, which means that an annotation by a user excludes the target.
 const (
-	// StateHealthy means that no rule matches.
-	StateHealthy State = "Healthy"
-	// StateStarting means that the machine has no node yet, and its startup timeout has not expired.
-	StateStarting State = "Starting"
-	// StatePending means that a rule matches, and its timeout has not expired.
-	StatePending State = "Pending"
-	// StateUnhealthy means that the target has to be remediated.
+	StateHealthy   State = "Healthy"
+	StateStarting  State = "Starting"
+	StatePending   State = "Pending"
 	StateUnhealthy State = "Unhealthy"
-	// StateUnknown means that the target could not be judged.
-	StateUnknown State = "Unknown"
-	// StateSkipped means that an annotation by a user excludes the target.
-	StateSkipped State = "Skipped"
+	StateUnknown   State = "Unknown"
+	StateSkipped   State = "Skipped"
 )
 
 // Mode says which controller acts on a check.
 type Mode string
 
+// The modes. Mode.Sentence says what each means.
 const (
-	// ModeActing means that kubemend acts.
-	ModeActing Mode = "Acting"
-	// ModeObserving means that Cluster API core acts. kubemend judges, and writes nothing but records.
+	ModeActing    Mode = "Acting"
 	ModeObserving Mode = "Observing"
 	// ModeCore means that Cluster API core acts and kubemend does not reconcile the check.
 	ModeCore Mode = "Core"
@@ -60,8 +49,7 @@ const (
 	ModeOther Mode = "Other"
 	// ModePaused means that no controller acts, because a user has paused the check or its Cluster.
 	ModePaused Mode = "Paused"
-	// ModeNone means that no controller acts, for another reason.
-	ModeNone Mode = "None"
+	ModeNone   Mode = "None"
 	// ModeUnknown means that the check could not be explained, or that no manager of kubemend ever had a lease.
 	ModeUnknown Mode = "Unknown"
 )
@@ -69,13 +57,11 @@ const (
 // ActionKind is what kubemend does about an unhealthy target.
 type ActionKind string
 
+// The kinds of actions. NoAction means that there is nothing to do, or that no template is left.
 const (
-	// RequestOwnerRemediation means that kubemend asks the owner of the machine to replace it.
-	RequestOwnerRemediation ActionKind = "RequestOwnerRemediation"
-	// CreateRemediationRequest means that kubemend creates a remediation request from a template.
+	RequestOwnerRemediation  ActionKind = "RequestOwnerRemediation"
 	CreateRemediationRequest ActionKind = "CreateRemediationRequest"
-	// NoAction means that there is nothing to do, or that no template is left.
-	NoAction ActionKind = "None"
+	NoAction                 ActionKind = "None"
 )
 
 // Reference names an object.
@@ -111,8 +97,6 @@ type Step struct {
 	Reason string `json:"reason"`
 	// When it happens, at the latest; absent if it does not depend on time.
 	At time.Time `json:"time,omitzero"`
-	// NotBefore is the earliest time at which it can happen; absent if that is not known.
-	NotBefore time.Time `json:"notBefore,omitzero"`
 	// Target is the target of the check to which it happens.
 	Target string `json:"target,omitempty"`
 	// Manual is true if a user has to do it.
@@ -121,12 +105,11 @@ type Step struct {
 	Text string `json:"message"`
 }
 
-// MarshalJSON writes times in UTC and whole seconds, as conditions have them, and the name of the target without its kind.
+// MarshalJSON writes At in UTC and whole seconds, as conditions have times.
 func (s Step) MarshalJSON() ([]byte, error) {
 	type document Step
 	d := document(s)
-	d.At, d.NotBefore = s.At.UTC().Truncate(time.Second), s.NotBefore.UTC().Truncate(time.Second)
-	d.Target = s.Target[strings.Index(s.Target, " ")+1:]
+	d.At = s.At.UTC().Truncate(time.Second)
 	return json.Marshal(d)
 }
 
@@ -191,8 +174,7 @@ type Finding struct {
 	// Since is when the timeout began; absent if the finding has no timeout.
 	Since   *metav1.Time     `json:"since,omitempty"`
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
-	// Expires is when the timeout ends; absent if there is none.
-	Expires *metav1.Time `json:"expires,omitempty"`
+	Expires *metav1.Time     `json:"expires,omitempty"`
 	// Expired is true if the timeout has expired, or the finding has none: it makes the target unhealthy.
 	Expired bool `json:"expired"`
 	// SinceMessage says why the timeout began later than the condition changed, for people.
@@ -260,14 +242,12 @@ type NodesUnknown struct {
 // Check is a MachineHealthCheck or NodeHealthCheck.
 type Check struct {
 	Reference `json:",inline"`
-	// Cluster is the Cluster of a MachineHealthCheck.
-	Cluster string `json:"cluster,omitempty"`
+	Cluster   string `json:"cluster,omitempty"`
 	// Phase is the worst phase of all targets.
 	Phase Phase `json:"phase"`
 	// Reason is the reason of the condition RemediationAllowed; absent if remediations may start.
 	Reason string `json:"reason,omitempty"`
-	// Mode says which controller acts on the check.
-	Mode Mode `json:"mode"`
+	Mode   Mode   `json:"mode"`
 	// ModeMessage says why that is not kubemend, for people.
 	ModeMessage string `json:"modeMessage,omitempty"`
 	// Population is absent if the targets could not be counted.
@@ -321,8 +301,7 @@ type Target struct {
 	// StartsNow is true if a reconcile at this moment would start the action.
 	StartsNow bool `json:"startsNow"`
 	// InFlight is true if a remediation is in progress.
-	InFlight bool `json:"inFlight"`
-	// InFlightSince is when the remediation began.
+	InFlight      bool         `json:"inFlight"`
 	InFlightSince *metav1.Time `json:"inFlightSince,omitempty"`
 	// Deferred is true if the owner of the machine reports that it will replace it later.
 	Deferred bool `json:"deferred"`
@@ -347,11 +326,10 @@ type HostRemediation struct {
 	Host      string     `json:"host,omitempty"`
 	// RemediationPhase is the phase in the status of the object.
 	RemediationPhase string `json:"remediationPhase,omitempty"`
-	// State is the state of the power cycle.
-	State    string `json:"state"`
-	Phase    Phase  `json:"phase"`
-	Attempt  int    `json:"attempt"`
-	Attempts int    `json:"attempts"`
+	State            string `json:"state"`
+	Phase            Phase  `json:"phase"`
+	Attempt          int    `json:"attempt"`
+	Attempts         int    `json:"attempts"`
 	// Reason is the reason of the step that the manager wrote last.
 	Reason string `json:"reason"`
 	// Acts is true if a manager runs that acts on the remediation.

@@ -9,8 +9,7 @@ type Simulation struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// Time is when the simulation begins.
-	Time metav1.Time `json:"time"`
-	// Horizon is how long the simulation lasts.
+	Time    metav1.Time     `json:"time"`
 	Horizon metav1.Duration `json:"horizon"`
 	// Targets is how many machines and nodes the simulated checks select.
 	Targets int `json:"targets"`
@@ -29,10 +28,9 @@ type Simulation struct {
 // SimulatedStart is a remediation that starts in a simulation.
 type SimulatedStart struct {
 	// After is the time since the beginning of the simulation.
-	After metav1.Duration `json:"after"`
-	Time  metav1.Time     `json:"time"`
-	// Target is the machine or node.
-	Target Reference `json:"target"`
+	After  metav1.Duration `json:"after"`
+	Time   metav1.Time     `json:"time"`
+	Target Reference       `json:"target"`
 	// Check is the check that remediates Target.
 	Check Reference `json:"check"`
 	// Action is what the check does, for people.

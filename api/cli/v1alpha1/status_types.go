@@ -10,9 +10,8 @@ type Status struct {
 	metav1.ListMeta `json:"metadata"`
 
 	// Time is the moment that the document describes.
-	Time metav1.Time `json:"time"`
-	// Managers are the managers of kubemend.
-	Managers []Manager `json:"managers"`
+	Time     metav1.Time `json:"time"`
+	Managers []Manager   `json:"managers"`
 	// ManagersUnknown says why there may be others, for people.
 	ManagersUnknown string `json:"managersUnknown,omitempty"`
 	// Items are the checks, without their targets.
@@ -41,8 +40,7 @@ type Manager struct {
 	Namespace string `json:"namespace"`
 	// Holder is the replica that acts, or acted last.
 	Holder string `json:"holder,omitempty"`
-	// Alive is true if the manager acts.
-	Alive bool `json:"alive"`
+	Alive  bool   `json:"alive"`
 	// Renewed is when it last renewed its lease.
 	Renewed *metav1.Time `json:"renewed,omitempty"`
 	// Ended is when its lease ended, if it does not act.
@@ -66,7 +64,7 @@ type Manager struct {
 	Teardown bool `json:"teardown"`
 	// ClockAheadSeconds is how far its clock is ahead of the API server's, in seconds; negative if behind, absent up to 30.
 	ClockAheadSeconds int64 `json:"clockAheadSeconds,omitempty"`
-	// Kinds are the kinds that it serves or could serve.
+	// Kinds are those that it serves or could serve.
 	Kinds []ServedKind `json:"kinds,omitempty"`
 	// Message is what could not be found out about the manager.
 	Message string `json:"message,omitempty"`
@@ -74,7 +72,6 @@ type Manager struct {
 
 // ServedKind says whether a manager serves a kind.
 type ServedKind struct {
-	// CRD is the name of the CustomResourceDefinition.
 	CRD    string `json:"crd"`
 	Served bool   `json:"served"`
 	// Reason is why it is not served, as in the metric kubemend_kind_served.

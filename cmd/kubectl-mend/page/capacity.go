@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -96,6 +95,14 @@ func (e *Explanation) deletionAnswer() {
 	}
 }
 
+// missing returns the state of an answer about capacity that is not back: blocked, if s waits for a user.
+func missing(s *capacity.Story) explain.AnswerState {
+	if s.Todo.Text != "" {
+		return explain.CapacityBlocked
+	}
+	return explain.CapacityMissing
+}
+
 // waiting returns a with what the story waits for.
 func waiting(a explain.Answer, s *capacity.Story) explain.Answer {
 	a.Implied, a.Since, a.Until, a.Reason, a.Detail = false, s.Since, s.Next.At, s.Reason, ""
@@ -109,27 +116,22 @@ func waiting(a explain.Answer, s *capacity.Story) explain.Answer {
 }
 
 // capacity prints what the capacity of the machine waits for. If the owner acts, the check says that.
-func (p *page) capacity(c *Capacity, notes []string) {
+func (p *page) capacity(c *Capacity) {
 	if c.Stage == capacity.OwnerActs {
 		return
 	}
 	p.Heading("Capacity: " + p.Paint.Waits(capacity.StageTexts[c.Stage]))
-	p.told("  ", c, notes)
+	p.told("  ", c)
 }
 
-// told prints what c waits for, what its deletion waits for, which machine replaces which, and what could not be read.
-func (p *page) told(indent string, c *Capacity, notes []string) {
+// told prints what c waits for, what its deletion waits for, and which machine replaces which.
+func (p *page) told(indent string, c *Capacity) {
 	p.story(indent, &c.Story)
 	if c.Deletion != nil {
 		p.story(indent, c.Deletion)
 	}
 	if by := cmp.Or(c.Made, c.Replacement.Of(c.Old)); by != "" {
 		p.line(indent, by+".")
-	}
-	for _, what := range c.Unread {
-		if !slices.ContainsFunc(notes, func(note string) bool { return strings.Contains(note, what) }) {
-			p.line(indent, explain.CouldNotBeRead(what)+".")
-		}
 	}
 }
 

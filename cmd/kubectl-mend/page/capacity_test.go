@@ -11,7 +11,6 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -63,11 +62,8 @@ func metal(hosts ...*bmov1alpha1.BareMetalHost) func(*scene) {
 		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{
 			Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionFalse, Reason: "NotReady", LastTransitionTime: at(4 * time.Minute),
 		})
-		between := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"zone": "b"}}}}}
-		between.SetGroupVersionKind(infrav1.GroupVersion.WithKind("Metal3Machine"))
-		between.SetNamespace("default")
-		between.SetName("w6")
-		s.others = append(s.others, between)
+		s.others = append(s.others, unknownKind(infrav1.GroupVersion.String(), "Metal3Machine", "default", "w6",
+			map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"zone": "b"}}}))
 		for _, h := range hosts {
 			s.others = append(s.others, h)
 		}

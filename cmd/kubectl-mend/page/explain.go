@@ -52,7 +52,7 @@ func explanation(a *inspect.Asker, subject explain.Ref) *Explanation {
 // Document returns e for programs.
 func (e *Explanation) Document() *cliv1.Explanation {
 	d := e.Explanation
-	d.Notes = notes(e.asker) // complete only now, after all reads
+	d.Notes = e.notes() // complete only now, after all reads
 	for i := range e.Checks {
 		d.Checks = append(d.Checks, e.Checks[i].Document())
 	}
@@ -93,7 +93,8 @@ func notHealthy(targets []explain.Target) []cliv1.Group {
 			}
 		}
 		if len(names) > 0 {
-			groups = append(groups, explain.Group(class, names))
+			field := strings.Replace(string(class), string(budget.Deleting), "deleting", 1)
+			groups = append(groups, cliv1.Group{Class: field, Names: names})
 		}
 	}
 	return groups
@@ -227,31 +228,22 @@ func NodeHealthCheck(ctx context.Context, a *inspect.Asker, name string) (*Expla
 
 // explained returns the explanation of the only check that was read, or the error missing if there is none.
 func explained(ctx context.Context, a *inspect.Asker, checks []explain.Check, err, missing error) (*Explanation, error) {
-	if err != nil {
-		return nil, err
-	}
-	if len(checks) == 0 {
-		return nil, missing
+	if err != nil || len(checks) == 0 {
+		return nil, cmp.Or(err, missing)
 	}
 	c := &checks[0]
 	e := explanation(a, c.Reference)
 	e.fact("cluster", c.Cluster)
 	follow(ctx, a, c)
-	e.Checks = []explain.Check{about(*c, remarkable(c))}
+	e.Checks = []explain.Check{about(*c, func(t explain.Target) bool {
+		if t.State == cliv1.StateUnknown && !t.InFlight && len(t.Blockers) > 0 && c.PartOf(&t.Blockers[0]) == explain.SameAsNodesUnknown {
+			return false // the page says once that the nodes of c could not be read
+		}
+		return t.State != cliv1.StateHealthy || t.Skipped != "" || t.InFlight || len(t.Blockers) > 0
+	})}
 	e.answer(c.Answer())
 	e.Next, e.Todo = cmp.Or(c.Next, explain.NothingNext), c.Todo()
 	return e, nil
-}
-
-// remarkable returns a filter for the targets to print. It leaves out healthy targets, and targets that are unknown only because the nodes
-// of c could not be read, which the page of c says once.
-func remarkable(c *explain.Check) func(explain.Target) bool {
-	return func(t explain.Target) bool {
-		if t.State == cliv1.StateUnknown && !t.InFlight && len(t.Blockers) > 0 && c.PartOf(&t.Blockers[0]) == explain.SameAsNodesUnknown {
-			return false
-		}
-		return t.State != cliv1.StateHealthy || t.Skipped != "" || t.InFlight || len(t.Blockers) > 0
-	}
 }
 
 // follow completes the next steps of the targets of c, and of c, with those of power cycles in flight: their requests have deadlines that a

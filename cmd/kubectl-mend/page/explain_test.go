@@ -84,19 +84,45 @@ func printedAs(t *testing.T, all *Status, layouts ...text.Layout) string {
 // story is a scene and a question about it.
 type story struct {
 	scene *scene
-	ask   func(context.Context, *inspect.Asker) (*Explanation, error)
+	ask   question
 }
 
-func machine(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-		return Machine(ctx, a, client.ObjectKey{Namespace: "default", Name: name})
+type question = func(context.Context, *inspect.Asker) (*Explanation, error)
+
+// asks returns questions about objects of one kind, which are in this namespace.
+func asks(namespace string, explained func(context.Context, *inspect.Asker, client.ObjectKey) (*Explanation, error)) func(name string) question {
+	return func(name string) question {
+		return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+			return explained(ctx, a, client.ObjectKey{Namespace: namespace, Name: name})
+		}
 	}
 }
 
-func check(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-		return MachineHealthCheck(ctx, a, client.ObjectKey{Namespace: "default", Name: name})
-	}
+var (
+	machine, check, host = asks("default", Machine), asks("default", MachineHealthCheck), asks("default", Host)
+	remediation          = asks("default", func(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
+		return Remediation(ctx, a, "HostRemediation", key)
+	})
+	node = asks("default", func(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
+		return Node(ctx, a, key.Namespace, "", key.Name)
+	})
+	nodeCheck = asks("", func(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
+		return NodeHealthCheck(ctx, a, key.Name)
+	})
+)
+
+// unknownKind returns an object of a kind that has no Go type here.
+func unknownKind(group, kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	obj.SetAPIVersion(group)
+	obj.SetKind(kind)
+	obj.SetNamespace(namespace)
+	obj.SetName(name)
+	return obj
+}
+
+func emptyTemplate() map[string]any {
+	return map[string]any{"template": map[string]any{"spec": map[string]any{}}}
 }
 
 func annotated(name, annotation string) func(*scene) {
@@ -275,6 +301,9 @@ func secondCheck(s *scene) {
 	s.others = append(s.others, other)
 }
 
+// olderCheckUnclaimed leaves the check of secondCheck to Cluster API core.
+func olderCheckUnclaimed(s *scene) { s.others[len(s.others)-1].SetAnnotations(nil) }
+
 func outOfSight(s *scene) {
 	reported(s)
 	s.check.Status.ExpectedMachines, s.check.Status.CurrentHealthy = ptr.To(int32(len(s.machines))), ptr.To[int32](0)
@@ -317,6 +346,7 @@ func moreMachines() map[string]story {
 			askedOwner("w1", "WaitingForRemediation", "")), machine("w1")},
 		"a machine without an owner":                          {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "", "")), machine("w1")},
 		"a machine whose older check is paused":               {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance")), machine("w1")},
+		"a machine on whose older check Cluster API acts":     {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckUnclaimed), machine("w1")},
 		"a machine of a cluster that does not exist":          {aScene(func(s *scene) { s.check.Spec.ClusterName, s.machines["w1"].Spec.ClusterName = "c9", "c9" }), machine("w1")},
 		"a machine of a cluster that is being deleted":        {aScene(silent(6*time.Minute, "w1"), clusterGoes), machine("w1")},
 		"a machine of a check that is being deleted":          {aScene(silent(6*time.Minute, "w1"), checkGoes), machine("w1")},
@@ -449,16 +479,8 @@ func fieldDropped(s *scene) {
 
 // requestedForW1 adds a template to the check, and a request for w1 from that template.
 func requestedForW1(s *scene) {
-	template, req := &unstructured.Unstructured{}, &unstructured.Unstructured{}
-	for _, obj := range []*unstructured.Unstructured{template, req} {
-		obj.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta1")
-		obj.SetNamespace("default")
-	}
-	template.SetKind("Metal3RemediationTemplate")
-	template.SetName("reboot")
-	template.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{}}}
-	req.SetKind("Metal3Remediation")
-	req.SetName("w1")
+	template := unknownKind("infrastructure.cluster.x-k8s.io/v1beta1", "Metal3RemediationTemplate", "default", "reboot", emptyTemplate())
+	req := unknownKind("infrastructure.cluster.x-k8s.io/v1beta1", "Metal3Remediation", "default", "w1", nil)
 	req.SetUID("request")
 	req.SetLabels(map[string]string{mendv1.MadeByUIDLabel: "check"})
 	req.SetAnnotations(map[string]string{mendv1.MadeByAnnotation: "workers"})
@@ -553,30 +575,6 @@ func claimedByPolicy(s *scene) {
 	s.check.Annotations[mendv1.ClaimedByAnnotation] = mendv1.ClaimedByPolicy
 }
 
-func host(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-		return Host(ctx, a, client.ObjectKey{Namespace: "default", Name: name})
-	}
-}
-
-func remediation(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-		return Remediation(ctx, a, "HostRemediation", client.ObjectKey{Namespace: "default", Name: name})
-	}
-}
-
-func node(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-		return Node(ctx, a, "default", "", name)
-	}
-}
-
-func nodeCheck(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-		return NodeHealthCheck(ctx, a, name)
-	}
-}
-
 // ownNodes adds five nodes of the management cluster, the first of them silent, and a NodeHealthCheck with a template.
 func ownNodes(ago time.Duration, edits ...func(*nhcv1.NodeHealthCheck, []*corev1.Node)) func(*scene) {
 	return func(s *scene) {
@@ -587,11 +585,7 @@ func ownNodes(ago time.Duration, edits ...func(*nhcv1.NodeHealthCheck, []*corev1
 		check.Spec.RemediationTemplate = &corev1.ObjectReference{
 			APIVersion: "remediation.example.com/v1", Kind: "RebootTemplate", Namespace: "templates", Name: "reboot",
 		}
-		template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{}}}}}
-		template.SetAPIVersion("remediation.example.com/v1")
-		template.SetKind("RebootTemplate")
-		template.SetNamespace("templates")
-		template.SetName("reboot")
+		template := unknownKind("remediation.example.com/v1", "RebootTemplate", "templates", "reboot", emptyTemplate())
 		var nodes []*corev1.Node
 		for i := 1; i <= 5; i++ {
 			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{"pool": "own"}}}

@@ -3,14 +3,15 @@ package page
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -18,9 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	hosts "github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	remediations "github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
@@ -28,6 +28,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
@@ -65,16 +66,14 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	if cond != nil && slices.ContainsFunc(e.Checks, func(c explain.Check) bool { return c.Reason == explain.NotExplained }) {
 		e.fact("written by the manager", told(cond, func(at time.Time) string { return at.UTC().Format(time.RFC3339) }))
 	}
-	if node := ofMachine(ctx, a, m); node != nil {
-		if err := nodeChecks(ctx, a, node, e); err != nil {
-			return nil, err
-		}
-	} else if err := e.mayBeOfNodeCheck(ctx, a, m); err != nil {
+	if err := e.nodeChecksOf(ctx, a, m); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(e.NotSelectedBy, func(a, b cliv1.NotSelected) int { return strings.Compare(a.String(), b.String()) })
 	e.Remediations = a.RemediationsOf(ctx, m)
-	e.capacityOfMachine(ctx, a, m)
+	if e.maybeMissing(a, m) {
+		e.Capacity = []Capacity{*capacityOf(ctx, a, m)}
+	}
 	if len(e.Capacity) != 1 || e.Capacity[0].Made == "" { // else the capacity section says it
 		e.fact("replaces", a.Predecessor(m).Predecessor())
 	}
@@ -84,15 +83,13 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	return e, nil
 }
 
-// capacityOfMachine adds what the capacity of m waits for, if it may be missing, or if the node of m is not Ready and no check judges m or
-// the check judges m healthy.
-func (e *Explanation) capacityOfMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) {
+// maybeMissing reports whether the capacity of m may be missing, or the node of m is not Ready and no check judges m, or the
+// check judges m healthy.
+func (e *Explanation) maybeMissing(a *inspect.Asker, m *clusterv1.Machine) bool {
 	target := e.target()
 	unattended := target == nil || target.Skipped != "" || target.State == cliv1.StateHealthy
 	ready, known := a.NodeReady(m)
-	if capacity.Concerns(m, a.Now) || unattended && known && !ready {
-		e.Capacity = []Capacity{*capacityOf(ctx, a, m)}
-	}
+	return capacity.Concerns(m, a.Now) || unattended && known && !ready
 }
 
 // remediatedBefore adds facts about ended remediations of a machine or a host: the last closed RemediationRecord, and e.Remediations that
@@ -136,6 +133,24 @@ func notes(a *inspect.Asker) []string {
 	return lines
 }
 
+// notes lists what could not be read: the notes of the reader, and the kinds that a printed story of capacity needs and that neither these
+// notes nor the story's message name, such as kinds that are not installed.
+func (e *Explanation) notes() []string {
+	lines := notes(e.asker)
+	for i := range e.Capacity {
+		c := &e.Capacity[i]
+		if len(e.Owners) == 0 && c.Stage == capacity.OwnerActs {
+			continue // the page does not print this story
+		}
+		for _, kinds := range c.Unread {
+			if !strings.Contains(strings.Join(append(lines, c.Message), "\n"), kinds) {
+				lines = append(lines, explain.CouldNotBeRead(kinds))
+			}
+		}
+	}
+	return lines
+}
+
 // goneMachine explains a machine that does not exist any more, from its RemediationRecord or from the machine that replaces it.
 func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	subject, began := keptOf(a, key)
@@ -152,25 +167,18 @@ func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*
 	}
 	e.since("remediation", cliv1.Moment(began))
 	e.Capacity = []Capacity{{Story: s}}
-	e.answer(goneAnswer(&s))
+	switch s.Stage {
+	case capacity.Back:
+		e.answer(explain.Answer{State: explain.IsReplaced, Reason: s.Reason, Implied: true, Detail: s.Replacement.Name, Since: s.Since})
+	case capacity.NotReplaced:
+		e.answer(explain.Answer{State: explain.IsNotReplaced, Reason: s.Reason})
+	default:
+		e.answer(waiting(explain.Answer{State: missing(&s)}, &s))
+	}
 	if e.Next, e.Todo = cmp.Or(s.Next, nodeTodo(&s), explain.NothingNext), s.Todo; e.Next == e.Todo {
 		e.Todo = explain.Step{}
 	}
 	return e, nil
-}
-
-func goneAnswer(s *capacity.Story) explain.Answer {
-	switch s.Stage {
-	case capacity.Back:
-		return explain.Answer{State: explain.IsReplaced, Reason: s.Reason, Implied: true, Detail: s.Replacement.Name, Since: s.Since}
-	case capacity.NotReplaced:
-		return explain.Answer{State: explain.IsNotReplaced, Reason: s.Reason}
-	}
-	a := waiting(explain.Answer{State: explain.CapacityMissing}, s)
-	if s.Todo.Text != "" {
-		a.State = explain.CapacityBlocked
-	}
-	return a
 }
 
 // keptOf returns what records or a replacement say about a machine that does not exist, and when its remediation began; nil if none does.
@@ -182,7 +190,14 @@ func keptOf(a *inspect.Asker, key client.ObjectKey) (*capacity.Subject, time.Tim
 		}
 	}
 	if newest != nil {
-		return recorded(newest), newest.Spec.Decided.Time
+		subject := records.SubjectOf(newest)
+		subject.Namespace = newest.Namespace
+		if at, went := records.WentAt(newest); went {
+			subject.Gone = at
+		} else {
+			subject.Seen = at
+		}
+		return &subject, newest.Spec.Decided.Time
 	}
 	for _, m := range snapshot.All[clusterv1.Machine](a.Snapshot, key.Namespace) {
 		if replaced, at := capacity.Replaces(m); replaced == key.Name {
@@ -192,18 +207,6 @@ func keptOf(a *inspect.Asker, key client.ObjectKey) (*capacity.Subject, time.Tim
 		}
 	}
 	return nil, time.Time{}
-}
-
-// recorded returns the machine of a record, with the time at which it went or, if the record has no such time, at which it was last seen.
-func recorded(record *mendv1.RemediationRecord) *capacity.Subject {
-	s := records.SubjectOf(record)
-	s.Namespace = record.Namespace
-	if at, said := records.WentAt(record); said {
-		s.Gone = at
-	} else {
-		s.Seen = at
-	}
-	return &s
 }
 
 func (e *Explanation) fact(name, value string) {
@@ -229,33 +232,6 @@ func (e *Explanation) machineFacts(m *clusterv1.Machine) {
 	e.Facts = append(e.Facts, explain.Attributions(m)...)
 }
 
-var onOff = map[bool]string{true: "on", false: "off"}
-
-// hostFacts adds facts about the power of h. BMO reboots a host once for the annotation reboot.metal3.io, and keeps it off while it has
-// that annotation with a suffix. orphaned are the annotations of remediations that do not exist.
-func (e *Explanation) hostFacts(h *bmov1alpha1.BareMetalHost, orphaned []string) {
-	e.fact("power", onOff[h.Status.PoweredOn])
-	e.fact("desired power", onOff[h.Spec.Online])
-	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
-		if !strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix) {
-			continue
-		}
-		effect, of := "asked to be off by", ""
-		if name == infrav1.RebootAnnotation {
-			effect = "asked to reboot by"
-		}
-		if slices.Contains(orphaned, name) {
-			of = ", of a remediation that does not exist"
-		}
-		e.fact(effect, name+of)
-	}
-	if hosts.Unhealthy(h) {
-		e.fact("out of service", "it is marked unhealthy, and no machine is put on it")
-	}
-	e.fact("error", h.Status.ErrorMessage)
-	e.Facts = append(e.Facts, explain.Attributions(h)...)
-}
-
 // told returns a condition in one line.
 func told(cond *metav1.Condition, moment func(time.Time) string) string {
 	line := fmt.Sprintf("%s=%s (%s) since %s", cond.Type, cond.Status, cond.Reason, moment(cond.LastTransitionTime.Time))
@@ -278,27 +254,122 @@ func lastRemediation(r *mendv1.RemediationRecord) string {
 		strings.ToLower(string(r.Status.Outcome)), r.Status.Ended.UTC().Format(time.RFC3339), r.Name)
 }
 
-func (e *Explanation) ownerFacts(obj client.Object, phase string, paused bool) {
-	e.fact("cluster", obj.GetLabels()[clusterv1.ClusterNameLabel])
-	e.fact("phase", phase)
-	if paused {
-		e.fact("paused", "yes")
+// Node explains the node of a Machine, or a node of the management cluster, which NodeHealthChecks may select. namespace and cluster may be
+// empty, for any.
+func Node(ctx context.Context, a *inspect.Asker, namespace, cluster, name string) (*Explanation, error) {
+	m, here, err := NodeNamed(ctx, a, namespace, cluster, name)
+	if err != nil {
+		return nil, err
 	}
-	e.since("being deleted", obj.GetDeletionTimestamp())
+	var e *Explanation
+	if m != nil {
+		if e, err = Machine(ctx, a, client.ObjectKeyFromObject(m)); err != nil {
+			return nil, err
+		}
+		others := slices.DeleteFunc(e.Facts, func(f cliv1.Fact) bool { return f.Name == "node" })
+		e.Facts = append([]cliv1.Fact{{Name: "machine", Value: m.Name}}, others...)
+	} else {
+		e = explanation(a, explain.Ref{})
+		if err := nodeChecks(ctx, a, here, e); err != nil {
+			return nil, err
+		}
+		e.conclude()
+	}
+	e.Subject = explain.Ref{Kind: "Node", Name: name}
+	return e, nil
 }
 
-// ownerAnswer returns how many machines of an owner have a Ready node and, if first is not nil, what that machine waits for.
-func ownerAnswer(ready, replicas int, first *capacity.Story) explain.Answer {
-	a := explain.Answer{State: explain.CapacityMissing, Rest: fmt.Sprintf("%d of %d machines have a Ready node", ready, replicas)}
-	if first == nil {
-		if ready >= replicas {
-			a.State = explain.CapacityComplete
+// NodeNamed finds the node that a user names. It returns the node's Machine or, if there is none, the node of the management cluster.
+func NodeNamed(ctx context.Context, a *inspect.Asker, namespace, cluster, name string) (*clusterv1.Machine, *corev1.Node, error) {
+	list := &clusterv1.MachineList{}
+	err := a.Snapshot.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	if err != nil && !meta.IsNoMatchError(err) { // no match: Cluster API is not installed
+		return nil, nil, fmt.Errorf("list Machines: %w", err)
+	}
+	machines, named := []clusterv1.Machine(nil), []string(nil)
+	for _, m := range list.Items {
+		if m.Status.NodeRef.Name == name && (cluster == "" || m.Spec.ClusterName == cluster) {
+			machines = append(machines, m)
+			named = append(named, fmt.Sprintf("machine/%s of cluster %s in namespace %s", m.Name, m.Spec.ClusterName, m.Namespace))
 		}
-		return a
 	}
-	a.Target = cmp.Or(first.Old, first.Machine)
-	if first.Todo.Text != "" {
-		a.State = explain.CapacityBlocked
+	here := &corev1.Node{}
+	isHere := cluster == "" && a.Snapshot.Get(ctx, client.ObjectKey{Name: name}, here) == nil // the notes report an error
+	switch {
+	case isHere && len(machines) == 1 && !isOf(here, &machines[0]):
+		named = append(named, "one of the management cluster, which pages of its NodeHealthChecks explain")
+		fallthrough
+	case len(machines) > 1:
+		return nil, nil, fmt.Errorf("several clusters have a node %s: say which with --cluster, or ask for the machine: %s",
+			name, strings.Join(named, ", "))
+	case len(machines) == 1:
+		return &machines[0], nil, nil
+	case isHere:
+		return nil, here, nil
 	}
-	return waiting(a, first)
+	return nil, nil, noNode(namespace, cluster, name)
+}
+
+// noNode returns the error for a node that neither a Machine's nodeRef names nor the management cluster has.
+func noNode(namespace, cluster, name string) error {
+	where, elsewhere := "", ", and the management cluster has none of that name"
+	if cluster != "" {
+		where, elsewhere = " of cluster "+cluster, ""
+	}
+	if namespace != "" {
+		where, elsewhere = where+" in namespace "+namespace, elsewhere+"; -A reads all namespaces"
+	}
+	return fmt.Errorf("no Machine%s names a node %s%s", where, name, elsewhere)
+}
+
+// nodeChecks adds the NodeHealthChecks that judge a node of the management cluster, and why others do not select it.
+func nodeChecks(ctx context.Context, a *inspect.Asker, node *corev1.Node, e *Explanation) error {
+	checks, err := a.NodeChecks(ctx, func(c *nhcv1.NodeHealthCheck) bool {
+		why := nodehealthcheck.WhyNotSelected(c, node)
+		if why != "" {
+			e.NotSelectedBy = append(e.NotSelectedBy, cliv1.NotSelected{Reference: explain.Ref{Kind: "NodeHealthCheck", Name: c.Name},
+				Message: why})
+		}
+		return true // a check may still remediate a node that it does not select any more
+	})
+	if err := tolerate(&e.Unread, "NodeHealthChecks", err); err != nil {
+		return err
+	}
+	for _, c := range checks {
+		judged := about(c, func(t explain.Target) bool { return t.Name == node.Name })
+		if len(judged.Targets) > 0 {
+			e.Checks = append(e.Checks, judged)
+		}
+	}
+	return nil
+}
+
+// nodeChecksOf adds the NodeHealthChecks that judge the node of m, if that is a node of the management cluster, which manages itself then.
+// If no check selects m, it adds to e.Unread the kinds without which it is not known whether a NodeHealthCheck selects its node.
+func (e *Explanation) nodeChecksOf(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) error {
+	if m.Status.NodeRef.Name == "" {
+		return nil
+	}
+	node := &corev1.Node{}
+	unread := a.Snapshot.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node)
+	switch {
+	case unread == nil && isOf(node, m):
+		return nodeChecks(ctx, a, node, e)
+	case len(e.Checks) > 0:
+		return nil
+	}
+	exist := false
+	_, err := a.NodeChecks(ctx, func(*nhcv1.NodeHealthCheck) bool { exist = true; return false })
+	if exist && errors.Is(unread, explain.ErrUnread) {
+		e.Unread = append(e.Unread, "Nodes of the management cluster")
+	}
+	return tolerate(&e.Unread, "NodeHealthChecks", err)
+}
+
+// isOf reports whether a node of the management cluster is the node of m, by Cluster API's annotations on the node or by the provider ID.
+func isOf(node *corev1.Node, m *clusterv1.Machine) bool {
+	if machine, said := node.Annotations[clusterv1.MachineAnnotation]; said {
+		return machine == m.Name && node.Annotations[clusterv1.ClusterNamespaceAnnotation] == m.Namespace
+	}
+	return node.Spec.ProviderID != "" && strings.EqualFold(node.Spec.ProviderID, m.Spec.ProviderID)
 }

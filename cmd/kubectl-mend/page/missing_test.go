@@ -2,7 +2,6 @@ package page
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"path/filepath"
@@ -194,12 +193,7 @@ func limited(s *scene) {
 }
 
 func TestPoliciesAndOverrides(t *testing.T) {
-	ofPolicy := func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-		return Policy(ctx, a, client.ObjectKey{Namespace: "fleet", Name: "racks"})
-	}
-	ofHold := func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-		return Override(ctx, a, client.ObjectKey{Namespace: "default", Name: "swap"})
-	}
+	ofPolicy, ofHold := asks("fleet", Policy)("racks"), asks("default", Override)("swap")
 	observes := func(s *scene) {
 		racks := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "racks"}}
 		racks.Spec.Mode = mendv1.PolicyObserves
@@ -221,9 +215,7 @@ func TestPoliciesAndOverrides(t *testing.T) {
 		}
 		s.machines["w1"].Labels["rack"] = "b07"
 	}
-	ofSignalled := func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-		return Policy(ctx, a, client.ObjectKey{Namespace: managerlease.UsualNamespace, Name: "racks"})
-	}
+	ofSignalled := asks(managerlease.UsualNamespace, Policy)("racks")
 	ofNodes := func(s *scene) {
 		signalled(s)
 		s.machines["w1"].Status.Conditions, s.others[len(s.others)-1].(*mendv1.RemediationPolicy).Spec.Windows = nil, nil

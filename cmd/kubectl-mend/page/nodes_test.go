@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -80,11 +79,7 @@ func laddered(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 
 // replaceable adds the template of the second escalation step.
 func replaceable(s *scene) {
-	template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{}}}}}
-	template.SetAPIVersion("remediation.example.com/v1")
-	template.SetKind("ReplaceTemplate")
-	template.SetNamespace("templates")
-	template.SetName("replace")
+	template := unknownKind("remediation.example.com/v1", "ReplaceTemplate", "templates", "replace", emptyTemplate())
 	s.others = append(s.others, template)
 	s.kinds = append(s.kinds, template.GroupVersionKind(), template.GroupVersionKind().GroupVersion().WithKind("Replace"))
 }
@@ -92,11 +87,7 @@ func replaceable(s *scene) {
 // rebooting adds a Reboot of a node that the check has created ago.
 func rebooting(node string, ago time.Duration) func(*scene) {
 	return func(s *scene) {
-		req := &unstructured.Unstructured{Object: map[string]any{}}
-		req.SetAPIVersion("remediation.example.com/v1")
-		req.SetKind("Reboot")
-		req.SetNamespace("templates")
-		req.SetName(node)
+		req := unknownKind("remediation.example.com/v1", "Reboot", "templates", node, nil)
 		req.SetUID("reboot")
 		req.SetCreationTimestamp(at(ago))
 		req.SetAnnotations(map[string]string{
@@ -147,11 +138,11 @@ func ofMachineElsewhere(_ *nhcv1.NodeHealthCheck, nodes []*corev1.Node) {
 }
 
 // barredFrom asks a question as a user who may not read the Machines of a namespace.
-func barredFrom(namespace string, question func(context.Context, *inspect.Asker) (*Explanation, error)) func(context.Context, *inspect.Asker) (*Explanation, error) {
+func barredFrom(namespace string, asked question) question {
 	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
 		why := apierrors.NewForbidden(schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: "machines"}, "", errors.New("you may not"))
 		a.Snapshot.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, namespace, why)
-		return question(ctx, a)
+		return asked(ctx, a)
 	}
 }
 
@@ -215,7 +206,6 @@ func TestWhatOwnersDoNotReplace(t *testing.T) {
 		s.others = s.others[:len(s.others)-1]
 		s.barred = append(s.barred, controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"))
 	}
-	noManager := func(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }
 	alone := func(_ *controlplanev1.KubeadmControlPlane, s *scene) {
 		for _, name := range []string{"w2", "w3"} {
 			ownedBy(name, "MachineSet", "md-0")(s)
@@ -233,7 +223,7 @@ func TestWhatOwnersDoNotReplace(t *testing.T) {
 		"the only machine of a control plane":          {aScene(ofControlPlane(refused, onlyOne, alone)), machine("w1")},
 		"what only the owner knows":                    {aScene(ofControlPlane(deferred, "Failed to check etcd cluster health before remediation")), machine("w1")},
 		"a control plane that the user may not read":   {aScene(waits, unread), machine("w1")},
-		"retries that are used up and no manager runs": {aScene(exhausted, noManager), machine("w1")},
+		"retries that are used up and no manager runs": {aScene(exhausted, managerGone), machine("w1")},
 		"the status where one is put off and one goes on": {aScene(waits, silent(7*time.Minute, "w4"),
 			askedOwner("w4", clusterv1.MachineOwnerRemediatedWaitingForRemediationReason, "Waiting for remediation")), nil},
 	}, func(t *testing.T, s story) string {
@@ -327,11 +317,7 @@ func powerCycled(state powercycle.State, edits ...func(*bmov1alpha1.BareMetalHos
 // onHost puts a machine on its own host, which is powered on.
 func (s *scene) onHost(m *clusterv1.Machine) *bmov1alpha1.BareMetalHost {
 	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: m.Name}
-	between := &unstructured.Unstructured{}
-	between.SetAPIVersion(infrav1.GroupVersion.String())
-	between.SetKind("Metal3Machine")
-	between.SetNamespace("default")
-	between.SetName(m.Name)
+	between := unknownKind(infrav1.GroupVersion.String(), "Metal3Machine", "default", m.Name, nil)
 	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: "default/rack-" + m.Name})
 	between.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: m.Name, UID: m.UID}})
 	host := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "rack-" + m.Name, UID: types.UID("rack-" + m.Name)}}

@@ -57,7 +57,7 @@ func OfOwner(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj cl
 	}
 	o := ownerOf(obj)
 	e := explanation(a, o.Reference)
-	e.ownerFacts(obj, "", annotations.HasPaused(obj))
+	e.ownerFacts(obj, annotations.HasPaused(obj))
 	members, err := machinesIn(ctx, a, client.ObjectKey{Namespace: o.Namespace, Name: o.cluster})
 	if err != nil {
 		return nil, err
@@ -75,7 +75,8 @@ func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Ex
 		return nil, err
 	}
 	e := explanation(a, explain.Ref{Kind: "Cluster", Namespace: key.Namespace, Name: key.Name})
-	e.ownerFacts(cluster, cluster.Status.Phase, ptr.Deref(cluster.Spec.Paused, false))
+	e.fact("phase", cluster.Status.Phase)
+	e.ownerFacts(cluster, ptr.Deref(cluster.Spec.Paused, false))
 	members, err := machinesIn(ctx, a, key)
 	if err != nil {
 		return nil, err
@@ -90,6 +91,14 @@ func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Ex
 		e.Next = explain.Step{Reason: explain.NotRead, Manual: true, Text: "ask as a user who may read " + what}
 	}
 	return e, nil
+}
+
+func (e *Explanation) ownerFacts(obj client.Object, paused bool) {
+	e.fact("cluster", obj.GetLabels()[clusterv1.ClusterNameLabel])
+	if paused {
+		e.fact("paused", "yes")
+	}
+	e.since("being deleted", obj.GetDeletionTimestamp())
 }
 
 // judged adds the checks of the Cluster. If the machine of the answer waits for its node, and a check judges the machine not healthy, the
@@ -240,7 +249,7 @@ func withOthers(owners []*Owner, cluster *clusterv1.Cluster, members []*clusterv
 	return owners
 }
 
-// machinesIn returns the machines of a Cluster, oldest first.
+// machinesIn returns the machines of a Cluster.
 func machinesIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) ([]*clusterv1.Machine, error) {
 	list := &clusterv1.MachineList{}
 	if err := a.Snapshot.List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
@@ -252,9 +261,6 @@ func machinesIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey)
 			members = append(members, m)
 		}
 	}
-	slices.SortFunc(members, func(a, b *clusterv1.Machine) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-	})
 	return members, nil
 }
 
@@ -315,16 +321,20 @@ func (e *Explanation) explainOwners(ctx context.Context, a *inspect.Asker, owner
 			first = c
 		}
 	}
-	told := first.missing()
-	if first != nil && ready < replicas {
-		told = first.waits()
+	answer := explain.Answer{State: explain.CapacityMissing, Rest: fmt.Sprintf("%d of %d machines have a Ready node", ready, replicas)}
+	if ready >= replicas && first.missing() == nil {
+		answer.State = explain.CapacityComplete
 	}
-	e.answer(ownerAnswer(ready, replicas, told))
 	e.Next = explain.NothingNext
 	if first != nil {
-		e.Next = cmp.Or(first.waits().Next, nodeTodo(first.waits()), explain.NothingNext)
-		e.Todo = first.waits().Todo
+		story := first.waits()
+		if answer.State != explain.CapacityComplete {
+			answer.State, answer.Target = missing(story), cmp.Or(story.Old, story.Machine)
+			answer = waiting(answer, story)
+		}
+		e.Next, e.Todo = cmp.Or(story.Next, nodeTodo(story), explain.NothingNext), story.Todo
 	}
+	e.answer(answer)
 	if err := e.judged(ctx, a, cluster); err != nil {
 		return err
 	}
@@ -336,7 +346,7 @@ func (e *Explanation) explainOwners(ctx context.Context, a *inspect.Asker, owner
 }
 
 // owner prints o and what its machines wait for. If o is the subject, the facts have its numbers.
-func (p *page) owner(o *Owner, notes []string) {
+func (p *page) owner(o *Owner) {
 	if o.Reference == p.subject {
 		if len(o.Capacity) > 0 {
 			p.Heading("Machines without a Ready node")
@@ -352,7 +362,7 @@ func (p *page) owner(o *Owner, notes []string) {
 			about = "A machine that is missing"
 		}
 		p.line("  ", p.Paint.Strong(about)+": "+p.Paint.Waits(capacity.StageTexts[c.waits().Stage]))
-		p.told("    ", c, notes)
+		p.told("    ", c)
 	}
 	if o.More > 0 {
 		p.line("  ", fmt.Sprintf("%d more without a Ready node", o.More)+".")

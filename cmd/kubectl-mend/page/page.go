@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
@@ -34,7 +36,6 @@ func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 	p.line("", p.answer(e.Answer))
 	p.Add("")
 	p.facts(e)
-	unread := notes(e.asker)
 	for i := range e.Checks {
 		p.check(&e.Checks[i], i == 0)
 	}
@@ -42,11 +43,11 @@ func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 		p.remediation(&e.Remediations[i])
 	}
 	for i := range e.Owners {
-		p.owner(&e.Owners[i], unread)
+		p.owner(&e.Owners[i])
 	}
 	if len(e.Owners) == 0 {
 		for i := range e.Capacity {
-			p.capacity(&e.Capacity[i], unread)
+			p.capacity(&e.Capacity[i])
 		}
 	}
 	unselected := make([]string, 0, len(e.NotSelectedBy))
@@ -54,7 +55,7 @@ func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 		unselected = append(unselected, u.String()+": "+u.Message)
 	}
 	p.list("Not selected by", unselected)
-	p.list("Notes", unread)
+	p.list("Notes", e.notes())
 	p.Add("")
 	if e.Next != explain.NothingNext || e.Todo == (explain.Step{}) {
 		p.step("", e.Next)
@@ -116,7 +117,7 @@ func (p *page) line(first, s string) {
 	if words := strings.TrimLeft(first, " "); text.Columns(words) > shortest {
 		hang = taken - text.Columns(words) + 2
 	}
-	p.Add(strings.Split(text.Hang(first, p.local(s), hang, p.Width), "\n")...)
+	p.Hang(first, p.local(s), hang)
 }
 
 // instant matches a time in RFC 3339 in a stored text.
@@ -138,9 +139,6 @@ func (p *page) local(s string) string {
 const shortest = 5
 
 func (p *page) step(indent string, s explain.Step) {
-	if !s.NotBefore.IsZero() {
-		s.Text += " not before " + p.moment(s.NotBefore)
-	}
 	switch {
 	case s == (explain.Step{}):
 	case s.Manual:
@@ -152,21 +150,20 @@ func (p *page) step(indent string, s explain.Step) {
 	}
 }
 
-// check prints a check that selects the subject, or that is the subject. first is true for the check that acts.
-func (p *page) check(c *explain.Check, first bool) {
+// check prints a check that selects the subject, or that is the subject. acts is true for the check that acts.
+func (p *page) check(c *explain.Check, acts bool) {
 	mode := c.Mode.Sentence()
 	if c.Mode != cliv1.ModeActing {
 		mode = p.Paint.Waits(mode)
 	}
-	overlapped := !first && len(c.Targets) == 1 && c.Targets[0].BlockedBy(mendv1.OverlapReason)
 	switch {
-	case overlapped:
+	case c.Reference == p.subject:
+		p.Heading("Targets")
+	case !acts && len(c.Targets) == 1 && c.Targets[0].BlockedBy(mendv1.OverlapReason):
 		b := c.Targets[0].Blocker(mendv1.OverlapReason)
 		p.Heading(c.String() + ": " + p.Paint.Waits("not in charge ("+b.Detail+")"))
 		p.fix("  ", b.Fix)
 		return
-	case c.Reference == p.subject:
-		p.Heading("Targets")
 	default:
 		p.Heading(c.String() + ": " + mode)
 	}
@@ -292,20 +289,31 @@ func (p *page) findings(t *explain.Target) {
 	for i := range t.Findings {
 		f := &t.Findings[i]
 		p.line("  - ", f.Observed)
-		if t.Written != nil && f.Expired { // f.Observed has the timeout
-			continue
-		}
-		since, expires := explain.Timing(f, p.moment)
-		if f.Expired || f.Expires.IsZero() {
-			p.line("    ", since+p.Paint.Bad(expires))
-		} else {
-			p.line("    ", since+p.Paint.Waits(expires))
+		switch {
+		case t.Written != nil && f.Expired: // f.Observed has the timeout
+		case f.Expires.IsZero():
+			p.line("    ", p.Paint.Bad("counts at once"))
+		default:
+			p.line("    ", p.timing(f))
 		}
 	}
 	for _, d := range t.Ignored {
 		p.line("  - ", d.Message)
 		p.line("    ", p.Paint.Waits("does not count")+": "+d.Why)
 	}
+}
+
+// timing returns since when f counts its timeout, and when that expires.
+func (p *page) timing(f *explain.Finding) string {
+	since, expires := "since "+p.moment(f.Since.Time), p.Paint.Waits("expires "+p.moment(f.Expires.Time))
+	if f.SinceMessage != "" {
+		since = "counted from " + p.moment(f.Since.Time) + ", " + f.SinceMessage
+	}
+	if f.Expired {
+		expires = p.Paint.Bad("expired " + p.moment(f.Expires.Time))
+	}
+	timeout := ptr.Deref(f.Timeout, metav1.Duration{}) // documents leave it out if it is 0
+	return fmt.Sprintf("%s, timeout %s, %s", since, explain.Brief(timeout.Duration), expires)
 }
 
 // blocks reports whether all blockers of t, except its timeout, block all targets of c.

@@ -203,9 +203,6 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 	return w
 }
 
-// dead makes the manager's lease an hour old.
-func dead(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }
-
 // saying edits the manager's announcement.
 func saying(edit func(*managerlease.Announcement)) func(*scene) {
 	return func(s *scene) { edit(&s.says) }
@@ -250,21 +247,21 @@ func TestExplanationsOfWhoActs(t *testing.T) {
 	const due = 6 * time.Minute
 	never := func(s *scene) { s.manager = nil } // no manager has ever run
 	golden.Stories(t, "managers", map[string]story{
-		"a node and no manager":                                    {aScene(ownNodes(due), dead), node("n1")},
-		"a node that is being rebooted and no manager":             {aScene(ownNodes(due), rebooting("n1", time.Minute), dead), node("n1")},
+		"a node and no manager":                                    {aScene(ownNodes(due), managerGone), node("n1")},
+		"a node that is being rebooted and no manager":             {aScene(ownNodes(due), rebooting("n1", time.Minute), managerGone), node("n1")},
 		"a node and a manager that leaves":                         {aScene(ownNodes(due), saying(leaving)), node("n1")},
 		"a node of another operator's check":                       {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Foreign", "its CustomResourceDefinition belongs to operator node-healthcheck-operator, whose controller serves it")), node("n1")},
 		"a check of nodes of a kind that is switched off":          {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Off", "it is switched off by a flag")), nodeCheck("own-nodes")},
 		"a check of nodes of a kind that cannot be served":         {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Waiting", "these are not installed: leases.coordination.k8s.io")), nodeCheck("own-nodes")},
 		"a machine of a check of a kind that cannot be served":     {aScene(bad, unserved(crdgate.MachineCheckCRD, "Failed", "it was not started: no")), machine("w1")},
 		"a machine and a manager that may be elsewhere":            {aScene(bad, leasesHere, never), machine("w1")},
-		"a machine and a manager that is dead, or elsewhere":       {aScene(bad, leasesHere, dead), machine("w1")},
+		"a machine and a manager that is dead, or elsewhere":       {aScene(bad, leasesHere, managerGone), machine("w1")},
 		"a node and a manager beside which others may be":          {aScene(ownNodes(due), leasesHere), node("n1")},
 		"a manager with another filter":                            {aScene(bad, saying(filtered)), machine("w1")},
 		"a manager that leaves":                                    {aScene(bad, saying(leaving)), machine("w1")},
 		"a manager with another filter, and no claim":              {aScene(bad, saying(filtered), unclaimed), machine("w1")},
 		"the status with a forged lease":                           {aScene(bad, ownNodes(due), forged), nil},
-		"a machine and nothing but a forged lease":                 {aScene(bad, dead, forged), machine("w1")},
+		"a machine and nothing but a forged lease":                 {aScene(bad, managerGone, forged), machine("w1")},
 		"the status with a manager outside":                        {aScene(bad, outside), nil},
 		"a machine and a manager outside":                          {aScene(bad, outside), machine("w1")},
 		"a machine that is remediated and no manager ever":         {aScene(bad, askedOwner("w1", "WaitingForRemediation", ""), never), machine("w1")},

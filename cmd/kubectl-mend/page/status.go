@@ -9,6 +9,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -186,11 +187,8 @@ func recordsMissing(ctx context.Context, a *inspect.Asker, namespace, cluster st
 	namespaces := []string{namespace}
 	if cluster == "" && namespace != "" { // NodeHealthChecks belong to no namespace and no cluster
 		for _, check := range snapshot.All[nhcv1.NodeHealthCheck](a.Snapshot, "") {
-			if template := check.Spec.RemediationTemplate; template != nil {
+			for _, template := range records.TemplatesOf(&check.Spec) {
 				namespaces = append(namespaces, template.Namespace)
-			}
-			for _, step := range check.Spec.EscalatingRemediations {
-				namespaces = append(namespaces, step.RemediationTemplate.Namespace)
 			}
 		}
 	}
@@ -365,4 +363,30 @@ func (s *Status) troubles() string {
 		}
 	}
 	return says
+}
+
+// gone are former annotations of MachineHealthChecks, and a former label of Clusters, which RemediationPolicies have replaced.
+var gone = []string{
+	"kubemend.io/max-in-flight", "kubemend.io/storm-cooldown", "kubemend.io/wait-for-spare", "kubemend.io/wait-for-spare-timeout",
+	"kubemend.io/machine-health-checks",
+}
+
+// noteGone adds a note with the objects that still have one.
+func (s *Status) noteGone(a *inspect.Asker, namespace, cluster string) {
+	var still []string
+	note := func(name, of string, marks map[string]string) {
+		if slices.ContainsFunc(gone, labels.Set(marks).Has) && (cluster == "" || of == cluster) {
+			still = append(still, name)
+		}
+	}
+	for _, c := range snapshot.All[clusterv1.Cluster](a.Snapshot, namespace) {
+		note("Cluster "+c.Namespace+"/"+c.Name, c.Name, c.Labels)
+	}
+	for _, c := range snapshot.All[clusterv1.MachineHealthCheck](a.Snapshot, namespace) {
+		note(c.Namespace+"/"+c.Name, c.Spec.ClusterName, c.Annotations)
+	}
+	if len(still) > 0 {
+		s.Notes = append(s.Notes, "Annotations and labels that have no effect, use RemediationPolicies instead ("+
+			strings.Join(gone, ", ")+"): "+text.FirstOf(still, mostNames))
+	}
 }

@@ -198,13 +198,24 @@ func (p *page) rows(s *Status, rows []*explain.Check) {
 	}
 }
 
-// below prints the remarks and the next step of a check that is not OK.
+// below prints of a check that is not OK what its row does not show, and its next step.
 func (p *page) below(c *explain.Check) {
 	if isOK(c) {
 		return
 	}
-	for _, remark := range c.Remarks() {
-		p.line("  ", remark+".")
+	if c.Counts.NotHealthy() > 0 && !c.NodesNotReadable() {
+		p.line("  ", explain.NotHealthy(c.Counts)+".")
+	}
+	if c.ModeMessage != "" && !c.TextHasMode() && !c.ActsElsewhere() {
+		p.line("  ", c.ModeMessage+".")
+	}
+	if c.NodesUnknown != nil {
+		p.line("  ", c.NodesUnknown.Message+".")
+	} else if c.Message != "" && c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason {
+		p.line("  ", c.Message+".")
+	}
+	if flaw := c.Flaw(); flaw != nil {
+		p.line("  ", explain.FlawText(flaw)+".")
 	}
 	p.notBack("  ", "Not back", c.CapacityMissing)
 	if !c.ActsElsewhere() || !c.Next.At.IsZero() || c.Next.Manual { // else the remarks have the controller that acts

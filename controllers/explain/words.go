@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,10 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // Moment formats a time, such as "11:47:00 (in 5m)".
@@ -48,47 +51,9 @@ func (c *Check) NotJudged() Answer {
 // CouldNotBeRead reports what could not be read.
 func CouldNotBeRead(what string) string { return "Could not be read: " + what }
 
-// Timing returns since when f counts its timeout, and when that expires; since is empty if f has no timeout.
-func Timing(f *Finding, at Moment) (since, expires string) {
-	if f.Expires.IsZero() {
-		return "", "counts at once"
-	}
-	since = "since " + at(f.Since.Time)
-	if f.SinceMessage != "" {
-		since = "counted from " + at(f.Since.Time) + ", " + f.SinceMessage
-	}
-	expires = "expires "
-	if f.Expired {
-		expires = "expired "
-	}
-	timeout := ptr.Deref(f.Timeout, metav1.Duration{}) // documents leave it out if it is 0
-	return fmt.Sprintf("%s, timeout %s, ", since, Brief(timeout.Duration)), expires + at(f.Expires.Time)
-}
-
 // FlawText returns a flaw of a check in one line.
 func FlawText(flaw *metav1.Condition) string {
 	return flaw.Reason + ": " + strings.Join(strings.Fields(strings.TrimPrefix(flaw.Message, "* ")), " ")
-}
-
-// Remarks returns what the row of c in a table does not show: which targets are not healthy, and why kubemend does not act.
-func (c *Check) Remarks() []string {
-	var remarks []string
-	tooMany := c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.NodesUnknown == nil
-	if c.Counts.NotHealthy() > 0 && !c.NodesNotReadable() {
-		remarks = append(remarks, NotHealthy(c.Counts))
-	}
-	if c.ModeMessage != "" && !c.TextHasMode() && !c.ActsElsewhere() {
-		remarks = append(remarks, c.ModeMessage)
-	}
-	if c.NodesUnknown != nil {
-		remarks = append(remarks, c.NodesUnknown.Message)
-	} else if c.Message != "" && !tooMany {
-		remarks = append(remarks, c.Message)
-	}
-	if flaw := c.Flaw(); flaw != nil {
-		remarks = append(remarks, FlawText(flaw))
-	}
-	return remarks
 }
 
 // CountsThen says that a pending target counts as unhealthy when its timeout expires.
@@ -175,13 +140,7 @@ var openings = []string{"A", "An", "As", "How", "It", "No", "Remediation", "The"
 
 // Brief formats a duration briefly: 10m, not 10m0s.
 func Brief(d time.Duration) string {
-	text := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(text, zero) {
-			text = text[:len(text)-2]
-		}
-	}
-	return text
+	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
 }
 
 // Unmatched returns which requirements of selector the labels do not meet, sorted by key and separated by semicolons; empty if they meet
@@ -210,4 +169,77 @@ func failing(r *labels.Requirement, is map[string]string) string {
 		return "has no label " + r.Key() + ": needs " + r.String()
 	}
 	return fmt.Sprintf("label %s is %q: needs %s", r.Key(), had, r)
+}
+
+// Attribution is who asked for something with `kubectl mend`, when and why, by an annotation. A user who may write the object can forge it.
+type Attribution struct {
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// longestAttribution is how many bytes of a name, and of a reason, are shown at most.
+const longestAttribution = 512
+
+// AttributionOf returns what an annotation of o says; false if o does not have it, or if it names no user.
+func AttributionOf(o metav1.Object, annotation string) (Attribution, bool) {
+	var a Attribution
+	if json.Unmarshal([]byte(o.GetAnnotations()[annotation]), &a) != nil || a.By == "" {
+		return Attribution{}, false
+	}
+	a.By, a.Reason = health.Short(a.By, longestAttribution), health.Short(a.Reason, longestAttribution)
+	return a, true
+}
+
+// Text returns who, when and why: "by alice at 2026-01-01T12:00:00Z: the NIC drops packets".
+func (a Attribution) Text() string {
+	text := "by " + a.By
+	if !a.At.IsZero() {
+		text += " at " + stamp(a.At)
+	}
+	if a.Reason != "" {
+		text += ": " + a.Reason
+	}
+	return text
+}
+
+// Attributions returns who asked with `kubectl mend` for something about o.
+func Attributions(o metav1.Object) []cliv1.Fact {
+	var facts []cliv1.Fact
+	for _, annotated := range []cliv1.Fact{
+		{Name: "remediation requested", Value: mendv1.RequestedAnnotation}, {Name: "reset", Value: mendv1.ResetAnnotation},
+	} {
+		if by, has := AttributionOf(o, annotated.Value); has {
+			facts = append(facts, cliv1.Fact{Name: annotated.Name, Value: by.Text()})
+		}
+	}
+	return facts
+}
+
+// Note returns the text of an event about what a user did: "reset by alice: the NIC drops packets".
+func (a Attribution) Note(did string) string { return joined(": ", did+" by "+a.By, a.Reason) }
+
+func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// appliers are the labels and annotations that tools write on the objects that they apply.
+var appliers = []struct{ key, tool string }{
+	{"kustomize.toolkit.fluxcd.io/name", "Flux"},
+	{"helm.toolkit.fluxcd.io/name", "Flux"},
+	{"argocd.argoproj.io/tracking-id", "Argo CD"},
+	{"argocd.argoproj.io/instance", "Argo CD"},
+	{"meta.helm.sh/release-name", "Helm"},
+	{clusterv1.ClusterTopologyOwnedLabel, "the topology controller of Cluster API"},
+}
+
+// AppliersOf returns the tools that apply an object, according to its labels and annotations.
+func AppliersOf(o metav1.Object) []string {
+	var found []string
+	for _, applier := range appliers {
+		_, annotated := o.GetAnnotations()[applier.key]
+		_, labelled := o.GetLabels()[applier.key]
+		if (annotated || labelled) && !slices.Contains(found, applier.tool) {
+			found = append(found, applier.tool)
+		}
+	}
+	return found
 }
