@@ -40,54 +40,31 @@ func attachmentsTo(ctx context.Context, live client.Reader, node string) ([]stor
 }
 
 // hasToGo reports whether the power cycle waits until an attachment is gone, once no pod that has to move is left on the node. It does not
-// wait in these two cases, unless the attachment is being deleted:
-//   - A pod that stays on the node has the volume.
-//   - The fence has stood for long, and no pod has the volume or waits for it, so that nothing will detach the volume. Then idle is true.
-//
-// If kubemend may not read the volume, the power cycle waits.
-func (p podsOf) hasToGo(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment, long bool) (has, idle bool, err error) {
-	if !a.DeletionTimestamp.IsZero() || len(p.staying) == 0 && !long {
-		return true, false, nil
+// wait for a volume that a pod has which stays on the node, unless the attachment is being deleted.
+func (p podsOf) hasToGo(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment) (bool, error) {
+	if !a.DeletionTimestamp.IsZero() || len(p.staying) == 0 {
+		return true, nil
 	}
-	claim, known, err := claimOf(ctx, live, a)
-	ofClaim := func(pod *corev1.Pod) bool { return hasClaim(pod, claim) }
-	switch {
-	case err != nil || !known:
-		return true, false, err
-	case slices.ContainsFunc(p.staying, ofClaim):
-		return false, false, nil
-	case !long:
-		return true, false, nil
-	case claim == client.ObjectKey{}:
-		return false, true, nil
-	}
-	awaited := false
-	whole, err := eachPod(ctx, live, func(pod *corev1.Pod) {
-		awaited = awaited || pod.Status.Phase == corev1.PodPending && ofClaim(pod)
-	}, client.InNamespace(claim.Namespace))
-	awaited = awaited || !whole // in doubt, wait
-	return awaited, !awaited, err
+	claim, err := claimOf(ctx, live, a)
+	return !slices.ContainsFunc(p.staying, func(pod *corev1.Pod) bool { return hasClaim(pod, claim) }), err
 }
 
-// claimOf returns the claim that is bound to the volume of an attachment; an empty key if there is none, or if the volume is gone. known is
-// false if we may not read the volume, or if a pod names it inline: only volumes of clouds can be that, and none is attached to a
-// bare-metal host.
-func claimOf(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment) (claim client.ObjectKey, known bool, err error) {
+// claimOf returns the claim that is bound to the volume of an attachment; an empty key if there is none, if the volume is gone, if we may
+// not read it, or if a pod names it inline: only volumes of clouds can be that, and none is attached to a bare-metal host.
+func claimOf(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment) (client.ObjectKey, error) {
 	name := a.Spec.Source.PersistentVolumeName
 	if name == nil {
-		return claim, false, nil
+		return client.ObjectKey{}, nil
 	}
 	found := &corev1.PersistentVolume{}
-	switch err := live.Get(ctx, client.ObjectKey{Name: *name}, found); {
-	case apierrors.IsForbidden(err), meta.IsNoMatchError(err):
-		return claim, false, nil
-	case client.IgnoreNotFound(err) != nil:
-		return claim, false, fmt.Errorf("read volume %s: %w", *name, err)
+	err := live.Get(ctx, client.ObjectKey{Name: *name}, found)
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) {
+		return client.ObjectKey{}, fmt.Errorf("read volume %s: %w", *name, err)
 	}
 	if ref := found.Spec.ClaimRef; ref != nil {
-		claim = client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+		return client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, nil
 	}
-	return claim, true, nil
+	return client.ObjectKey{}, nil
 }
 
 // hasClaim reports whether pod has the volume of a claim.

@@ -47,8 +47,6 @@ type Seen struct {
 	// Left are the names of the first few objects that are left, sorted. Count is the number of all of them.
 	Left  []string
 	Count int
-	// Idle are attachments whose volume no pod has or waits for.
-	Idle []string
 	// Pods are the pods that have to move off a node that is about to be fenced; nil if Owner.Fences is false, or if there are too many.
 	Pods []types.UID
 }
@@ -174,15 +172,11 @@ func (s *Seen) whatIsLeft(ctx context.Context, live client.Reader, node string, 
 			return err
 		}
 		for i := range attachments {
-			has, idle, err := pods.hasToGo(ctx, live, &attachments[i], by.Long)
-			if err != nil {
+			switch has, err := pods.hasToGo(ctx, live, &attachments[i]); {
+			case err != nil:
 				return err
-			}
-			switch called := "VolumeAttachment " + attachments[i].Name; {
 			case has:
-				left = append(left, called)
-			case idle:
-				s.Idle = append(s.Idle, called)
+				left = append(left, "VolumeAttachment "+attachments[i].Name)
 			}
 		}
 	}
@@ -205,39 +199,34 @@ type podsOf struct {
 // pods may follow.
 func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, found []types.UID) (podsOf, error) {
 	var pods podsOf
-	whole, err := eachPod(ctx, live, func(pod *corev1.Pod) {
-		switch {
-		case hasToMove(pod, taint) && (found == nil || slices.Contains(found, pod.UID)):
-			pods.left = append(pods.left, fmt.Sprintf("Pod %s/%s", pod.Namespace, pod.Name))
-			pods.uids = append(pods.uids, pod.UID)
-		case !finished(pod) && len(pod.Spec.Volumes) > 0:
-			pods.staying = append(pods.staying, pod)
+	page := ""
+	for range mostPages {
+		list := &corev1.PodList{}
+		if err := live.List(ctx, list, client.MatchingFields{nodeNameField: node}, client.Limit(podsPerPage), client.Continue(page)); err != nil {
+			return pods, fmt.Errorf("list its pods: %w", err)
 		}
-	}, client.MatchingFields{nodeNameField: node})
-	if err == nil && !whole && len(pods.left) == 0 {
-		err = fmt.Errorf("list its pods: there are more than %d", mostPages*podsPerPage)
+		for i := range list.Items {
+			pods.add(&list.Items[i], taint, found)
+		}
+		if page = list.Continue; page == "" {
+			break
+		}
+	}
+	if page != "" && len(pods.left) == 0 {
+		return pods, fmt.Errorf("list its pods: there are more than %d", mostPages*podsPerPage)
 	}
 	slices.Sort(pods.left)
-	return pods, err
+	return pods, nil
 }
 
-// eachPod calls do for each pod of a list. It returns false if the list did not end.
-func eachPod(ctx context.Context, live client.Reader, do func(*corev1.Pod), of ...client.ListOption) (whole bool, err error) {
-	pods := &corev1.PodList{}
-	for range mostPages {
-		page := append(slices.Clip(of), client.Limit(podsPerPage), client.Continue(pods.Continue))
-		pods = &corev1.PodList{}
-		if err := live.List(ctx, pods, page...); err != nil {
-			return false, fmt.Errorf("list its pods: %w", err)
-		}
-		for i := range pods.Items {
-			do(&pods.Items[i])
-		}
-		if pods.Continue == "" {
-			return true, nil
-		}
+func (p *podsOf) add(pod *corev1.Pod, taint *corev1.Taint, found []types.UID) {
+	switch {
+	case hasToMove(pod, taint) && (found == nil || slices.Contains(found, pod.UID)):
+		p.left = append(p.left, fmt.Sprintf("Pod %s/%s", pod.Namespace, pod.Name))
+		p.uids = append(p.uids, pod.UID)
+	case !finished(pod) && len(pod.Spec.Volumes) > 0:
+		p.staying = append(p.staying, pod)
 	}
-	return false, nil
 }
 
 func finished(pod *corev1.Pod) bool {

@@ -23,9 +23,8 @@ type Cycle struct {
 	Undoers string
 	// Mismatch is why the host is not the machine's, or is missing.
 	Mismatch string
-	// Unseen is why the node cannot be seen. Twin is another node with the machine's provider ID. IdleVolumes are attachments that no pod
-	// needs.
-	Unseen, Twin, IdleVolumes string
+	// Unseen is why the node cannot be seen. Twin is another node with the machine's provider ID.
+	Unseen, Twin string
 	// Left are the first few of the LeftCount objects that are left on the node.
 	Left      []string
 	LeftCount int
@@ -212,7 +211,6 @@ const (
 	ReceiptLate         Detail = "ReceiptLate"
 	RecordsUnread       Detail = "RecordsUnread" // the manager has just started
 	StatusOutdated      Detail = "StatusOutdated"
-	VolumesIdle         Detail = "VolumesIdle"
 	WorkloadLeaving     Detail = "WorkloadLeaving" // the node stays fenced until the workload has left
 )
 

@@ -332,8 +332,6 @@ type Facts struct {
 	Twins bool
 	// Drained says that nothing that has to move is left on the node, or of a node that is gone.
 	Drained bool
-	// Idle says that volumes are still attached that no pod needs.
-	Idle bool
 	// Discarded says that the power cycle does not wait for the workload: the workload cluster is gone or being deleted, or another client
 	// deletes the node.
 	Discarded bool

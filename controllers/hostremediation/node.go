@@ -80,8 +80,7 @@ func (r *Reconciler) readNode(ctx context.Context, obs *observed, name string) {
 	}
 	obs.seen, obs.facts.Node = seen, seen.Presence
 	obs.facts.Fenced, obs.facts.FencedByUs, obs.facts.Drained = seen.Fenced, seen.Ours, seen.Drained
-	obs.facts.Inherited, obs.facts.Idle = seen.Inherited, len(seen.Idle) > 0
-	obs.facts.Discarded = obs.facts.Discarded || seen.Deleting
+	obs.facts.Inherited, obs.facts.Discarded = seen.Inherited, obs.facts.Discarded || seen.Deleting
 	obs.facts.Looked = seen.Presence != powercycle.NodeUnseen
 	obs.facts.Sign, obs.facts.NewBoot = obs.signOfLife()
 	moving := obs.facts.State == powercycle.MovingWorkload || seen.Ours && seen.Fenced

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,8 +58,7 @@ func (obs *observed) cycle() *powercycle.Cycle {
 	return &powercycle.Cycle{
 		Facts: obs.facts, Policy: obs.policy, After: obs.record.Memory, Pause: obs.pause(), Ahead: obs.ahead,
 		Mismatch: obs.found.Why, Undoers: obs.undoers,
-		Unseen: obs.unseenBecause, Twin: obs.twin, IdleVolumes: strings.Join(obs.seen.Idle, ", "), Left: obs.seen.Left,
-		LeftCount: obs.seen.Count,
+		Unseen: obs.unseenBecause, Twin: obs.twin, Left: obs.seen.Left, LeftCount: obs.seen.Count,
 	}
 }
 
