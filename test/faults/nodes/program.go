@@ -105,7 +105,7 @@ func schemeWith(kinds []inmemory.Kind) (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// Program returns a manager with the controller, in the setup of setup/nodehealthcheck.go.
+// Program returns a manager with the controller, in the setup of setup/healthchecks.go.
 func Program(s *inmemory.Server, o Options) *inmemory.Program {
 	p := &inmemory.Program{Server: s, Logger: o.Logger, Transform: slim}
 	p.SetUp = func(i *inmemory.Instance, options controller.Options) error {
