@@ -32,7 +32,7 @@ func (m Memory) withAttempt(f Facts, step Step, now time.Time) Memory {
 	if leaves && (f.State == MovingWorkload || f.State == PoweringOff) {
 		m.Moved = step.Reason
 	}
-	waits := !f.First && step.Do == Wait || step.Reason == HostReleasedByOthersReason
+	waits := len(f.Ahead) > 0 && step.Do == Wait || step.Reason == HostReleasedByOthersReason
 	if f.State == Preparing && waits {
 		m.Began = now
 	}

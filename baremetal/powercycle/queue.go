@@ -67,8 +67,8 @@ type Ahead struct {
 	Text string
 	// Until is when time alone ends the wait; zero if that is not known.
 	Until time.Time
-	// Manager says that the remediation waits for another replica of the manager to take over.
-	Manager bool
+	// Manager says that the remediation waits for another replica of the manager to take over, Policy that it waits for a RemediationPolicy.
+	Manager, Policy bool
 }
 
 // Ahead returns everything that the remediation waits for at now; nothing if it may begin. Of the kinds of obstacles only the first is

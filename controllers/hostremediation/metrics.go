@@ -110,7 +110,7 @@ func unfencedFor(obs *observed, step powercycle.Step) string {
 func stuckAt(obs *observed) time.Time {
 	m := obs.record.Memory
 	switch {
-	case !m.Paused.IsZero() || m.State == powercycle.Pending || !obs.facts.First || m.Person != "":
+	case !m.Paused.IsZero() || m.State == powercycle.Pending || len(obs.facts.Ahead) > 0 || m.Person != "":
 	case m.State == powercycle.Servicing:
 		return m.Since.Add(obs.policy.Servicing + stuckAfter)
 	case m.State == powercycle.Booting || m.SwitchedOn:

@@ -79,7 +79,7 @@ func (r *Reconciler) placeless(ctx context.Context, obs *observed) []powercycle.
 	}
 	ahead := make([]powercycle.Ahead, len(blockers))
 	for i, b := range blockers {
-		ahead[i] = powercycle.Ahead{Text: b.Text, Until: b.Until}
+		ahead[i] = powercycle.Ahead{Text: b.Text, Until: b.Until, Policy: true}
 	}
 	return ahead
 }

@@ -38,7 +38,6 @@ const queueRecheck = 10 * time.Second
 // placeInQueue observes whether the remediation may begin. The queue is read once in a reconcile, and only if a step depends on it. The
 // only error is ErrStale: a cache lags behind.
 func (r *Reconciler) placeInQueue(ctx context.Context, obs *observed) error {
-	obs.facts.First = true
 	if !obs.facts.Queues() || obs.machine == nil {
 		return nil
 	}
@@ -49,17 +48,12 @@ func (r *Reconciler) placeInQueue(ctx context.Context, obs *observed) error {
 	}
 	obs.queue.Self = obs.queued()
 	obs.queue.ManagerHere = r.Self.on(obs)
-	ahead := obs.queue.Ahead(obs.now)
-	if len(ahead) == 0 {
-		ahead = r.placeless(ctx, obs)
-		obs.facts.Placeless = len(ahead) > 0
+	if obs.facts.Ahead = obs.queue.Ahead(obs.now); len(obs.facts.Ahead) == 0 {
+		obs.facts.Ahead = r.placeless(ctx, obs)
 	}
-	if len(ahead) == 0 {
-		return nil
+	if len(obs.facts.Ahead) > 0 {
+		obs.recheckAfter(queueRecheck)
 	}
-	obs.facts.First, obs.facts.ManagerHere = false, ahead[0].Manager
-	obs.ahead = ahead
-	obs.recheckAfter(queueRecheck)
 	return nil
 }
 
@@ -120,7 +114,7 @@ func (r *Reconciler) observeMembership(ctx context.Context, obs *observed) error
 	switch {
 	case obs.facts.ControlPlane || obs.node != nil:
 		obs.record.MayControl = false
-	case obs.machine != nil && obs.unseenBecause != "" && obs.record.NodeUID == "" && obs.facts.Queues():
+	case obs.machine != nil && obs.facts.WhyUnseen != "" && obs.record.NodeUID == "" && obs.facts.Queues():
 		list := &clusterv1.MachineList{}
 		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(obs.machine.Namespace), client.MatchingLabels{
 			clusterv1.ClusterNameLabel: obs.machine.Spec.ClusterName,
@@ -347,7 +341,8 @@ func (obs *observed) scopes() []string {
 // reportBusy writes into the status that obs waits while another remediation begins. The steps that were decided are dropped.
 func (r *Reconciler) reportBusy(ctx context.Context, obs *observed) error {
 	obs.record, _ = remediation.RecordOf(obs.stored)
-	obs.facts, obs.ahead = r.factsOf(obs), []powercycle.Ahead{{Text: begin.ErrBusy.Error()}}
+	obs.facts = r.factsOf(obs)
+	obs.facts.Ahead = []powercycle.Ahead{{Text: begin.ErrBusy.Error()}}
 	state := cmp.Or(obs.facts.State, powercycle.Pending)
 	step := powercycle.Step{Do: powercycle.Wait, From: state, Next: state, Reason: powercycle.WaitingInQueueReason}
 	obs.remember(step)

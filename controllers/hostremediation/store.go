@@ -20,7 +20,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
-	"github.com/kubemend/kubemend/controllers/decide/undone"
 )
 
 // waitsForOthers reports whether the remediation waits for something that ends without kubemend, and keeps no host off meanwhile. A
@@ -313,21 +312,4 @@ func (obs *observed) didBefore() powercycle.Did {
 		return powercycle.Did{}
 	}
 	return obs.kept.did
-}
-
-// observeUndoers reads, for a step that reports an undone action, which clients have written to host or node since the action.
-func (r *Reconciler) observeUndoers(ctx context.Context, obs *observed, step powercycle.Step) error {
-	if step.Reason != powercycle.StepUndoneReason {
-		return nil
-	}
-	if obs.record.State == powercycle.MovingWorkload && obs.seen.Node != nil {
-		obs.undoers = undone.WritersSince(obs.seen.Node, "", obs.kept.did.At)
-		return nil
-	}
-	found := obs.found
-	if err := r.Hosts.Refresh(ctx, &found); err != nil || found.Host == nil {
-		return err
-	}
-	obs.undoers = undone.WritersSince(found.Host, "", obs.kept.did.At)
-	return nil
 }
