@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -87,7 +88,10 @@ func (p *program) nodeCluster(contact *nodehealthcheck.Contact) (cluster.Cluster
 // nodeService returns the service of NodeHealthChecks as the flags configure it.
 func nodeService(o *Options) *crdgate.Service {
 	service := crdgate.NodeHealthChecks(o.nodeChecks)
-	service.Role, service.Rights = crdgate.NodeRights(o.nodeHealthChecks.LeaseNamespace)
+	service.Role, service.Rights = "kubemend-nodes", []authorizationv1.ResourceAttributes{
+		{Verb: "watch", Group: "remediation.medik8s.io", Resource: "nodehealthchecks"}, {Verb: "watch", Resource: "nodes"},
+		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: o.nodeHealthChecks.LeaseNamespace},
+	}
 	if !o.gates.Enabled(nodeHealthCheck) {
 		service.Choice, service.Gate = crdgate.Off, nodeHealthCheck
 	}

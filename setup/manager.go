@@ -156,7 +156,9 @@ func (p *program) addControllers(ctx context.Context) error {
 	if err := p.addMachineHealthChecks(ctx); err != nil {
 		return err
 	}
-	p.services.Services = append(p.services.Services, crdgate.MachineHealthChecks(), p.recordService(), p.policyService())
+	// The controllers of MachineHealthChecks start with the manager; their service only reports whether the kind is served.
+	checks := &crdgate.Service{CRD: crdgate.MachineCheckCRD, Choice: crdgate.Auto, Start: func(context.Context) error { return nil }}
+	p.services.Services = append(p.services.Services, checks, p.recordService(), p.policyService())
 	return errors.Join(p.announce(), p.services.SetupWithManager(p), migration.SetUp(ctx, p, p.o.skipMigration))
 }
 

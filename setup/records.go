@@ -114,11 +114,9 @@ func (p *program) recordService() *crdgate.Service {
 			return slices.Contains(p.services.Kinds(), managerlease.Kind{CRD: crdgate.NodeCheckCRD})
 		},
 	}
-	service := crdgate.Records()
-	service.Start = func(ctx context.Context) error {
+	return &crdgate.Service{CRD: crdgate.RecordCRD, Choice: crdgate.Auto, Start: func(ctx context.Context) error {
 		return r.SetupWithManager(ctx, p, controller.Options{MaxConcurrentReconciles: 10})
-	}
-	return service
+	}}
 }
 
 // policies returns the namespace whose RemediationPolicies apply in all namespaces that the manager watches.
@@ -128,7 +126,7 @@ func (o *Options) policies(self process.Replica) string {
 
 // policyService returns the service that reads RemediationPolicies, for the CRD gate.
 func (p *program) policyService() *crdgate.Service {
-	service := crdgate.Policies()
+	service := &crdgate.Service{CRD: crdgate.PolicyCRD, Needs: []string{crdgate.OverrideCRD}, Choice: crdgate.Auto}
 	for _, namespace := range slices.Compact([]string{p.o.namespace, p.o.policies(p.self)}) {
 		if p.o.namespace != "" { // a manager of all namespaces has this right by its ClusterRoleBinding
 			service.Rights = append(service.Rights, authorizationv1.ResourceAttributes{

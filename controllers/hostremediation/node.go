@@ -3,6 +3,7 @@ package hostremediation
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -194,7 +195,7 @@ func (obs *observed) observeOwnNode(view workload.View) {
 func (r *Reconciler) judge(ctx context.Context, obs *observed) {
 	cycled := obs.record.State == powercycle.Booting || obs.record.State == powercycle.PoweringOn
 	obs.facts.Up = cycled && obs.record.BootID != "" && obs.booted()
-	obs.facts.Healthy = obs.booted() && !r.unhealthyFor(ctx, obs)
+	obs.facts.Healthy = obs.booted() && !r.unhealthyFor(ctx, obs) // booted: there is a node
 	if obs.facts.Healthy && remediation.MarkedUnhealthy(obs.machine) {
 		made, marked := remediationrequest.MadeBy(obs.rem)
 		healthy, known := false, false // by the check that made the remediation; only another one may have marked the machine
@@ -283,23 +284,12 @@ func (r *Reconciler) unhealthyFor(ctx context.Context, obs *observed) bool {
 			continue // only Ready counts
 		}
 		for _, rule := range check.Spec.UnhealthyConditions {
-			if cond := conditionOf(obs.node, rule.Type); cond != nil && cond.Status == rule.Status {
+			if slices.ContainsFunc(obs.node.Status.Conditions, func(cond corev1.NodeCondition) bool {
+				return cond.Type == rule.Type && cond.Status == rule.Status
+			}) {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-// conditionOf returns a condition of node; nil if node is nil or lacks it.
-func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
-	if node == nil {
-		return nil
-	}
-	for i := range node.Status.Conditions {
-		if cond := &node.Status.Conditions[i]; cond.Type == kind {
-			return cond
-		}
-	}
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,12 +70,13 @@ func recordOf(obs *observed, by mendv1.RecordRequester) *mendv1.RemediationRecor
 
 // describeHealth writes into spec what the conditions of node and machine say. The timeouts and limits of a check are not known here.
 func describeHealth(spec *mendv1.RemediationRecordSpec, obs *observed) {
-	if ready := conditionOf(obs.node, corev1.NodeReady); ready != nil && ready.Status != corev1.ConditionTrue {
-		spec.UnhealthySince = moment(ready.LastTransitionTime.Time)
-		spec.Evidence = append(spec.Evidence, mendv1.RecordEvidence{
-			Type: string(ready.Type), Status: string(ready.Status), Since: spec.UnhealthySince,
-			Message: cmp.Or(ready.Message, ready.Reason),
-		})
+	for _, cond := range ptr.Deref(obs.node, corev1.Node{}).Status.Conditions {
+		if cond.Type == corev1.NodeReady && cond.Status != corev1.ConditionTrue {
+			spec.UnhealthySince = moment(cond.LastTransitionTime.Time)
+			spec.Evidence = append(spec.Evidence, mendv1.RecordEvidence{
+				Type: string(cond.Type), Status: string(cond.Status), Since: spec.UnhealthySince, Message: cmp.Or(cond.Message, cond.Reason),
+			})
+		}
 	}
 	if c := conditions.Get(obs.machine, clusterv1.MachineHealthCheckSucceededCondition); c != nil && c.Status == metav1.ConditionFalse {
 		spec.Due = moment(c.LastTransitionTime.Time)

@@ -95,26 +95,18 @@ func (r Replica) ReadyElsewhere(ctx context.Context, live client.Reader) (bool, 
 	if err := live.List(ctx, pods, client.InNamespace(r.Namespace)); err != nil {
 		return false, fmt.Errorf("list the pods in %s: %w", r.Namespace, err)
 	}
-	return readyElsewhere(pods.Items, r.Name), nil
-}
-
-// readyElsewhere reports whether another replica of the named pod is ready on another node.
-func readyElsewhere(pods []corev1.Pod, name string) bool {
-	own := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Name == name })
-	if own < 0 {
-		return false
-	}
-	return slices.ContainsFunc(pods, func(p corev1.Pod) bool {
+	own := slices.IndexFunc(pods.Items, func(p corev1.Pod) bool { return p.Name == r.Name })
+	return own >= 0 && slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool {
 		for _, key := range []string{"app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component"} {
-			if p.Labels[key] != pods[own].Labels[key] {
+			if p.Labels[key] != pods.Items[own].Labels[key] {
 				return false
 			}
 		}
-		return p.DeletionTimestamp.IsZero() && p.Spec.NodeName != "" && p.Spec.NodeName != pods[own].Spec.NodeName &&
+		return p.DeletionTimestamp.IsZero() && p.Spec.NodeName != "" && p.Spec.NodeName != pods.Items[own].Spec.NodeName &&
 			slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 			})
-	})
+	}), nil
 }
 
 const (
