@@ -57,8 +57,6 @@ type observed struct {
 	queue *powercycle.Queue
 	// existing are the remediations of the namespace, read with the queue.
 	existing remediation.Existing
-	// members are the members of the control plane, read with the queue.
-	members []planeMember
 	// confirms says that the queue is read past the cache, because the remediation is about to begin.
 	confirms bool
 	// member says that the machine was a member of a control plane when that was decided.

@@ -77,7 +77,6 @@ func (r *Reconciler) readQueue(ctx context.Context, obs *observed) error {
 		obs.queue.Unasked = workload.Plain(err)
 		return err
 	}
-	r.readLeases(ctx, obs)
 	return nil
 }
 
@@ -129,15 +128,15 @@ func (r *Reconciler) observeMembership(ctx context.Context, obs *observed) error
 // inPlane reports whether the machine is or may be a member of a control plane, and has to wait for the other members.
 func (obs *observed) inPlane() bool { return obs.facts.ControlPlane || obs.record.MayControl }
 
-// readPlane reads the control plane of obs's machine, except the leases of its API servers.
+// readPlane reads the control plane of obs's machine.
 func (r *Reconciler) readPlane(ctx context.Context, obs *observed) (*controlplane.Plane, error) {
 	view, api := r.planeAPI(ctx, obs)
-	var err error
-	if obs.members, err = r.membersOf(ctx, obs, view, api); err != nil {
+	members, err := r.membersOf(ctx, obs, view, api)
+	if err != nil {
 		return nil, err
 	}
 	plane := &controlplane.Plane{API: api}
-	for _, m := range obs.members {
+	for _, m := range members {
 		member, err := r.memberOf(ctx, obs, m.machine)
 		if err != nil {
 			return nil, err
@@ -150,6 +149,7 @@ func (r *Reconciler) readPlane(ctx context.Context, obs *observed) (*controlplan
 		}
 		plane.Members = append(plane.Members, member)
 	}
+	r.readLeases(ctx, obs, plane, members)
 	return plane, nil
 }
 
@@ -275,18 +275,22 @@ func keptOffFor(h *host.Host, by host.Remediation) string {
 // obeys reports whether a host would power off if asked.
 func obeys(p powercycle.Power) bool { return p.Wanted && p.KeptOffBy == "" && p.Unmanaged == "" }
 
-// readLeases adds what the leases of API servers show, and which nodes are in maintenance, if a step depends on that. Leases are read past
-// the cache. If they cannot be read, only the nodes count.
-func (r *Reconciler) readLeases(ctx context.Context, obs *observed) {
-	plane := obs.queue.Plane
-	if r.Reader == nil || plane == nil || plane.API != controlplane.Answers || controlplane.Majority(len(plane.Members)) == 0 {
+// readLeases adds to plane what leases show, if a step depends on that: which API servers renew theirs, and which nodes are in maintenance.
+// Leases are read past the cache. If those of one kind cannot be read, the others count; if none can, only the nodes count.
+func (r *Reconciler) readLeases(ctx context.Context, obs *observed, plane *controlplane.Plane, members []planeMember) {
+	if r.Reader == nil || plane.API != controlplane.Answers || controlplane.Majority(len(members)) == 0 {
 		return
 	}
 	ctx, done := obs.answering(ctx)
 	defer done()
 	reader, err := r.Reader(ctx, client.ObjectKeyFromObject(obs.cluster))
-	if err == nil { // if one kind of leases cannot be read, the other counts
-		err = errors.Join(obs.readServers(ctx, reader), obs.readMaintenance(ctx, reader))
+	if err == nil {
+		renewed, unread := workload.APIServers(ctx, reader)
+		signs := controlplane.Servers(renewed, obs.now)
+		for i, m := range members {
+			plane.Members[i].APIServer = signs[m.machine.Status.NodeRef.Name]
+		}
+		err = errors.Join(unread, readMaintenance(ctx, reader, plane, members, obs.now))
 	}
 	if err != nil {
 		log.FromContext(ctx).Info("Cannot read the leases of the control plane; its nodes alone say which members are alive",
@@ -294,25 +298,10 @@ func (r *Reconciler) readLeases(ctx context.Context, obs *observed) {
 	}
 }
 
-// readServers notes which API servers renew their identity leases.
-func (obs *observed) readServers(ctx context.Context, reader client.Reader) error {
-	renewed, err := workload.APIServers(ctx, reader)
-	if err != nil {
-		return err
-	}
-	signs := controlplane.Servers(renewed, obs.now)
-	for i, m := range obs.members {
-		if node := m.machine.Status.NodeRef.Name; node != "" {
-			obs.queue.Plane.Members[i].APIServer = signs[node]
-		}
-	}
-	return nil
-}
-
 // readMaintenance notes which nodes have a lease: the Node Maintenance Operator, or a NodeHealthCheck of that cluster, may power them off
 // at any moment. A lease of an earlier node with the same name does not count.
-func (obs *observed) readMaintenance(ctx context.Context, reader client.Reader) error {
-	for i, m := range obs.members {
+func readMaintenance(ctx context.Context, reader client.Reader, plane *controlplane.Plane, members []planeMember, now time.Time) error {
+	for i, m := range members {
 		if m.node == nil {
 			continue
 		}
@@ -322,8 +311,8 @@ func (obs *observed) readMaintenance(ctx context.Context, reader client.Reader) 
 		if err := client.IgnoreNotFound(reader.Get(ctx, key, lease)); err != nil {
 			return fmt.Errorf("read lease %s: %w", key, err)
 		}
-		if controlplane.Leased(lease, m.node, "", obs.now) {
-			obs.queue.Plane.Members[i].Away = true
+		if controlplane.Leased(lease, m.node, "", now) {
+			plane.Members[i].Away = true
 		}
 	}
 	return nil
