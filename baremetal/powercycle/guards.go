@@ -12,7 +12,6 @@ type guard struct {
 	detail Detail
 }
 
-// tells returns g with detail d.
 func (g guard) tells(d Detail) guard {
 	g.detail = d
 	return g
@@ -67,7 +66,6 @@ func (f Facts) livedOn() bool {
 	return !f.SignSeen.IsZero() && f.Sign.After(f.Memory.Sign)
 }
 
-// over reports whether the power cycle is not needed any more.
 func (s situation) over() bool { return s.Deleting || s.Stop || s.Machine != MachinePresent }
 
 // cycled reports whether the host was powered off and may be on again. A node may be Ready before its host is seen on.

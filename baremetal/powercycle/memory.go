@@ -20,7 +20,10 @@ func After(f Facts, step Step, now time.Time) Memory {
 	m.Cause = causeOf(f, step)
 	m = m.withFence(f, step, now).withHost(f, step, now)
 	if goesOn := f.frozen() && !before.Paused.IsZero(); goesOn && step.Do == Wait && step.Next == f.State {
-		m.restore(before) // nothing changed in the pause: another moment in the record would be one more write
+		m.Paused = before.Paused // nothing changed in the pause: another moment in the record would be one more write
+		for i, at := range m.clocks() {
+			*at = *before.clocks()[i]
+		}
 	}
 	return m
 }
@@ -114,13 +117,8 @@ func (m Memory) withFence(f Facts, step Step, now time.Time) Memory {
 	case m.Unseen.IsZero():
 		m.Unseen = now
 	}
-	return m.withFencedAt(f, step, now)
-}
-
-// withFencedAt returns m with FencedAt, which stays as long as the fence may be on the node.
-func (m Memory) withFencedAt(f Facts, step Step, now time.Time) Memory {
 	switch fenced := step.Do == Fence || f.Looked && (f.Fenced || f.Node == NodeAbsent); {
-	case step.Next != MovingWorkload && (!m.Fencing || step.Do == Unfence):
+	case step.Next != MovingWorkload && (!m.Fencing || step.Do == Unfence): // until then the fence may be on the node
 		m.FencedAt = time.Time{}
 	case step.Next == MovingWorkload && m.FencedAt.IsZero() && fenced:
 		m.FencedAt = now
@@ -213,18 +211,8 @@ func (m Memory) Deadline(p Policy) time.Time {
 	return end
 }
 
-// clocks returns the moments from which timeouts count.
 func (m *Memory) clocks() []*time.Time {
 	return []*time.Time{&m.Since, &m.Began, &m.Acted, &m.Asked, &m.Unseen, &m.Receipt, &m.Missing, &m.SignSeen, &m.FencedAt}
-}
-
-// restore sets the clocks of m back to those of before.
-func (m *Memory) restore(before Memory) {
-	clocks := before.clocks()
-	for i, at := range m.clocks() {
-		*at = *clocks[i]
-	}
-	m.Paused = before.Paused
 }
 
 // awake returns m with clocks that do not count a pause: at its end they are moved by its length. If paused, Paused is now.
@@ -261,21 +249,13 @@ func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	if step.Reason == HostReleasedByOthersReason {
 		m.Said = f.Power.Said // an earlier power error was not caused by our request
 	}
-	m.Waited = m.Waited || step.awaitsOthers(f)
+	others := step.Reason == HostSwitchedOffReason || step.Reason == HostKeptOffReason || step.Reason == HostNotReadyReason && f.SetAside
+	m.Waited = m.Waited || others && (step.Do == Wait || step.Do == AskPerson)
 	// This is noted until the host is touched, not only when the attempt begins: the node may not be in the cache yet then.
 	m.StartedUnhealthy = m.StartedUnhealthy || f.Unhealthy && !m.Touched
 	return m
 }
 
-// awaitsOthers reports whether s waits for a client that keeps the host off, or has paused or detached it.
-func (s Step) awaitsOthers(f Facts) bool {
-	if s.Do != Wait && s.Do != AskPerson {
-		return false
-	}
-	return s.Reason == HostSwitchedOffReason || s.Reason == HostKeptOffReason || s.Reason == HostNotReadyReason && f.SetAside
-}
-
-// acted returns m after the action of step.
 func (m Memory) acted(f Facts, step Step, now time.Time) Memory {
 	switch step.Do {
 	case BeginAttempt:

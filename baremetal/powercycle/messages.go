@@ -128,7 +128,6 @@ func inBrackets(text, detail string) string {
 	return text + " (" + detail + ")"
 }
 
-// joined joins the texts that are not empty.
 func joined(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), "; ")
 }

@@ -14,7 +14,6 @@ const (
 // rules has the rules of all reasons, in the order of a power cycle.
 var rules []Rule
 
-// says adds a rule to rules, and returns its reason.
 func says(rule Rule) Reason {
 	rules = append(rules, rule)
 	return rule.Reason

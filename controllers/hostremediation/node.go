@@ -191,7 +191,6 @@ func (obs *observed) observeOwnNode(view workload.View) {
 	}
 }
 
-// judge judges the health of the machine by its node in the cache.
 func (r *Reconciler) judge(ctx context.Context, obs *observed) {
 	cycled := obs.record.State == powercycle.Booting || obs.record.State == powercycle.PoweringOn
 	obs.facts.Up = cycled && obs.record.BootID != "" && obs.booted()
@@ -258,7 +257,6 @@ func (obs *observed) booted() bool {
 	return !cycled || obs.record.BootID == "" || obs.record.BootID != obs.node.Status.NodeInfo.BootID
 }
 
-// unreadable notes why the node cannot be read.
 func (obs *observed) unreadable(err error) {
 	obs.facts.WhyUnseen = workload.Plain(err)
 	obs.recheckAfter(unreachableRecheck)

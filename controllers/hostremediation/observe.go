@@ -203,7 +203,6 @@ func (r *Reconciler) idleFor(obs *observed) powercycle.Reason {
 	return ""
 }
 
-// actsOn reports whether this manager acts on the remediation.
 func (r *Reconciler) actsOn(obs *observed) bool {
 	filtered := !capi.Covers(r.WatchFilterValue, obs.rem, obs.cluster)
 	began := !r.untouched(obs)
@@ -211,7 +210,6 @@ func (r *Reconciler) actsOn(obs *observed) bool {
 	return (!filtered || ours) && (began || !r.Teardown)
 }
 
-// untouched reports whether the remediation has not begun.
 func (r *Reconciler) untouched(obs *observed) bool {
 	return obs.record.State == "" && (r.Off && r.Kind.SignsNothing() || !controllerutil.ContainsFinalizer(obs.rem, r.Kind.Finalizer))
 }
@@ -311,7 +309,6 @@ func (r *Reconciler) rememberHost(ctx context.Context, obs *observed) error {
 	return nil
 }
 
-// marks returns the annotations of the remediation on its host.
 func (obs *observed) marks() powercycle.Marks {
 	if obs.found.Host == nil {
 		return powercycle.Marks{}

@@ -60,7 +60,7 @@ func (r *Reconciler) placeInQueue(ctx context.Context, obs *observed) error {
 // readQueue reads what the remediation may have to wait for. If reading fails, a remediation that is about to begin waits, and one that has
 // begun goes on.
 func (r *Reconciler) readQueue(ctx context.Context, obs *observed) error {
-	obs.queue = &powercycle.Queue{Machine: obs.machine.Name, KeptOffFor: keptOffFor(obs.found.Host, obs.record.By(obs.rem))}
+	obs.queue = &powercycle.Queue{Machine: obs.machine.Name, KeptOffFor: string(host.KeptOffByOthers(obs.found.Host, obs.record.By(obs.rem)))}
 	reader := client.Reader(r.Client)
 	if obs.confirms {
 		reader = r.Live
@@ -128,7 +128,6 @@ func (r *Reconciler) observeMembership(ctx context.Context, obs *observed) error
 // inPlane reports whether the machine is or may be a member of a control plane, and has to wait for the other members.
 func (obs *observed) inPlane() bool { return obs.facts.ControlPlane || obs.record.MayControl }
 
-// readPlane reads the control plane of obs's machine.
 func (r *Reconciler) readPlane(ctx context.Context, obs *observed) (*controlplane.Plane, error) {
 	view, api := r.planeAPI(ctx, obs)
 	members, err := r.membersOf(ctx, obs, view, api)
@@ -256,20 +255,12 @@ func (r *Reconciler) memberOf(ctx context.Context, obs *observed, m *clusterv1.M
 		return member, nil
 	}
 	keptOff := ""
-	if keptOffFor(found.Host, host.Remediation{}) != "" {
+	if host.KeptOffByOthers(found.Host, host.Remediation{}) != "" {
 		keptOff = "BareMetalHost " + found.Host.Name + " is kept powered off"
 	}
 	// A remediation that waits until a person resets its host must not block the rest of its control plane.
 	obeys := found.Is == powercycle.HostOurs && obeys(found.Host.Power) && !host.Disproved(found.Host)
 	return powercycle.Disrupted(member, keptOff, obeys, queuedOf(obs.existing, m, obs.rem)), nil
-}
-
-// keptOffFor returns the UID of a remediation other than by that keeps h off; empty if none does.
-func keptOffFor(h *host.Host, by host.Remediation) string {
-	if h == nil {
-		return ""
-	}
-	return string(host.KeptOffByOthers(h, by))
 }
 
 // obeys reports whether a host would power off if asked.

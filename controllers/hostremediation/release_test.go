@@ -97,7 +97,7 @@ func TestAHostIsReleasedAlsoIfItCannotBeReadWhoseItIs(t *testing.T) {
 			if !strings.Contains(status.Message, "connection refused") {
 				t.Errorf("in %s: %s", status.Step, status.Message)
 			}
-			if tc.end(k); host.KeptOffByOthers(k.host, host.Remediation{}) != "" {
+			if tc.end(k); host.KeptOffByOthers(host.From(k.host), host.Remediation{}) != "" {
 				t.Errorf("the host stays off, in %s: %s", k.remediation().Status.Step, k.remediation().Status.Message)
 			}
 			if powercycle.State(k.remediation().Status.Step) == powercycle.RequestingOwner {

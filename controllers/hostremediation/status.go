@@ -53,7 +53,6 @@ func (r *Reconciler) writeStatus(ctx context.Context, obs *observed, step powerc
 	return nil
 }
 
-// cycle returns what the messages of the power cycle need.
 func (obs *observed) cycle() *powercycle.Cycle {
 	return &powercycle.Cycle{Facts: obs.facts, Policy: obs.policy, After: obs.record.Memory}
 }

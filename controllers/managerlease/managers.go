@@ -152,12 +152,10 @@ func managerOf(lease *coordinationv1.Lease, now time.Time) Manager {
 	return manager
 }
 
-// renewed returns when a lease was last renewed.
 func renewed(lease *coordinationv1.Lease) time.Time {
 	return ptr.Deref(lease.Spec.RenewTime, metav1.NewMicroTime(lease.CreationTimestamp.Time)).Time
 }
 
-// ends returns when a lease expires unless it is renewed.
 func ends(lease *coordinationv1.Lease) time.Time {
 	return renewed(lease).Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
 }

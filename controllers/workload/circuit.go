@@ -61,10 +61,6 @@ type circuit struct {
 	stale  time.Time // until when the node cache is not trusted
 }
 
-func newCircuit(now clock.PassiveClock) *circuit {
-	return &circuit{clock: now, sent: make(chan struct{}, atOnce)}
-}
-
 // state reports whether the circuit is open at now or the node cache is not trusted, and whether not even a trial request is useful.
 func (c *circuit) state(now time.Time) (open, rests bool) {
 	c.mu.Lock()
@@ -77,7 +73,6 @@ func (c *circuit) rests(now time.Time) bool {
 	return c.open && (c.trying || now.Before(c.until))
 }
 
-// cutOff notes that a list of nodes exceeded a limit.
 func (c *circuit) cutOff() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +98,6 @@ func (c *circuit) enter(ctx context.Context) (trial bool, err error) {
 	return c.open, nil
 }
 
-// leave notes that a request has ended with err.
 func (c *circuit) leave(trial bool, err error) {
 	<-c.sent
 	var timeout net.Error // a connection that is refused blocks no worker, so only a timeout counts

@@ -301,7 +301,6 @@ func (c *Clusters) caughtUp(ctx context.Context, cluster client.ObjectKey, d *do
 	return true
 }
 
-// view returns the View of a cluster while there is a doubt.
 func (d *doubt) view(now time.Time, connected bool, health clustercache.HealthCheckingState) View {
 	v := View{Link: Unsure}
 	if health.ConsecutiveFailures >= lost || now.Sub(d.since) >= patience {

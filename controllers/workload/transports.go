@@ -50,9 +50,6 @@ func NewTransports(limit int64, now clock.PassiveClock) *Transports {
 	return &Transports{limit: limit, clock: now, routes: map[string]*route{}}
 }
 
-// MostNodes returns how many of the smallest nodes fit into a response, which is how many nodes a cluster may have; 0 if there is no limit.
-func (t *Transports) MostNodes() int64 { return t.limit / bytesPerItem }
-
 // Get reads an object. In place of a kubeconfig it returns one whose requests go to t, or a RefusedError.
 func (t *Transports) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if err := t.Reader.Get(ctx, key, obj, opts...); err != nil {
@@ -109,7 +106,6 @@ func (t *Transports) forget(cluster client.ObjectKey) {
 	delete(t.routes, hostOf(cluster))
 }
 
-// routeOf returns the route of a cluster; nil if there is none.
 func (t *Transports) routeOf(cluster client.ObjectKey) *route { return t.routeTo(hostOf(cluster)) }
 
 func (t *Transports) routeTo(host string) *route {
@@ -213,7 +209,7 @@ type route struct {
 	refused *RefusedError // why its kubeconfig is refused; nil if it is not. Guarded by Transports.
 
 	clock   clockerror.Server
-	circuit *circuit
+	circuit circuit
 	// reconnects makes the next probe of ClusterCache (the path /) fail as unauthorized, so that ClusterCache reconnects. (clusterAccessor)
 	reconnects atomic.Bool
 	// identified is when the UID of the workload cluster was last read; nil or zero if it was not read with the present kubeconfig. A new
@@ -230,11 +226,11 @@ type route struct {
 
 func newRoute(cluster client.ObjectKey, now clock.PassiveClock) *route {
 	return &route{
-		clock: clockerror.Server{Namespace: cluster.Namespace, Cluster: cluster.Name}, circuit: newCircuit(now),
+		clock:   clockerror.Server{Namespace: cluster.Namespace, Cluster: cluster.Name},
+		circuit: circuit{clock: now, sent: make(chan struct{}, atOnce)},
 	}
 }
 
-// send sends a request to the cluster of a route.
 func (t *Transports) send(r *http.Request, to *route) (*http.Response, error) {
 	transport, err := t.open(r.Context(), to)
 	if err != nil {
