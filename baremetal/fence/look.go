@@ -205,7 +205,8 @@ func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev
 	page := ""
 	for range mostPages {
 		list := &corev1.PodList{}
-		if err := live.List(ctx, list, client.MatchingFields{nodeNameField: node}, client.Limit(podsPerPage), client.Continue(page)); err != nil {
+		ofNode := client.MatchingFields{nodeNameField: node}
+		if err := live.List(ctx, list, ofNode, client.Limit(podsPerPage), client.Continue(page)); err != nil {
 			return pods, fmt.Errorf("list its pods: %w", err)
 		}
 		for i := range list.Items {

@@ -117,8 +117,13 @@ func (m Memory) withFence(f Facts, step Step, now time.Time) Memory {
 	case m.Unseen.IsZero():
 		m.Unseen = now
 	}
+	return m.withFencedAt(f, step, now)
+}
+
+// withFencedAt returns m with FencedAt, which stays as long as the fence may be on the node.
+func (m Memory) withFencedAt(f Facts, step Step, now time.Time) Memory {
 	switch fenced := step.Do == Fence || f.Looked && (f.Fenced || f.Node == NodeAbsent); {
-	case step.Next != MovingWorkload && (!m.Fencing || step.Do == Unfence): // until then the fence may be on the node
+	case step.Next != MovingWorkload && (!m.Fencing || step.Do == Unfence):
 		m.FencedAt = time.Time{}
 	case step.Next == MovingWorkload && m.FencedAt.IsZero() && fenced:
 		m.FencedAt = now
@@ -249,11 +254,18 @@ func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	if step.Reason == HostReleasedByOthersReason {
 		m.Said = f.Power.Said // an earlier power error was not caused by our request
 	}
-	others := step.Reason == HostSwitchedOffReason || step.Reason == HostKeptOffReason || step.Reason == HostNotReadyReason && f.SetAside
-	m.Waited = m.Waited || others && (step.Do == Wait || step.Do == AskPerson)
+	m.Waited = m.Waited || step.awaitsOthers(f)
 	// This is noted until the host is touched, not only when the attempt begins: the node may not be in the cache yet then.
 	m.StartedUnhealthy = m.StartedUnhealthy || f.Unhealthy && !m.Touched
 	return m
+}
+
+// awaitsOthers reports whether s waits for a client that keeps the host off, or has paused or detached it.
+func (s Step) awaitsOthers(f Facts) bool {
+	if s.Do != Wait && s.Do != AskPerson {
+		return false
+	}
+	return s.Reason == HostSwitchedOffReason || s.Reason == HostKeptOffReason || s.Reason == HostNotReadyReason && f.SetAside
 }
 
 func (m Memory) acted(f Facts, step Step, now time.Time) Memory {

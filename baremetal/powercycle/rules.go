@@ -268,7 +268,8 @@ var (
 				"the host is powered on without waiting for its workload any longer"},
 			{from: []State{Booting, RequestingOwner}, message: "The workload cluster cannot be asked whether the machine is healthy"},
 		},
-		detail: func(c *Cycle) string { return c.Facts.WhyUnseen }, Fix: "repair its API server, unless it only needs this host on", Blocks: true,
+		detail: func(c *Cycle) string { return c.Facts.WhyUnseen },
+		Fix:    "repair its API server, unless it only needs this host on", Blocks: true,
 	})
 	WorkloadMovingReason = says(Rule{
 		Reason: "WorkloadMoving", Message: "Waiting for the workload to leave the node", detail: (*Cycle).LeftOnNode,

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -195,7 +194,7 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.f.HostAnew = n.f.HasPowerAnnotations && n.f.acts() },
 		func(n *scene) { n.stubborn = true },
 		func(n *scene) { n.f.Disproved = !n.f.Disproved },
-		func(n *scene) { n.f.Twin = strings.TrimPrefix("n2", n.f.Twin) },
+		func(n *scene) { n.f.Twin = map[string]string{"": "n2"}[n.f.Twin] },
 		func(n *scene) { // a crash before Asked was stored
 			if n.f.State == PoweringOff {
 				n.f.Asked, n.f.WasOff = time.Time{}, false

@@ -60,7 +60,7 @@ func (r *Reconciler) placeInQueue(ctx context.Context, obs *observed) error {
 // readQueue reads what the remediation may have to wait for. If reading fails, a remediation that is about to begin waits, and one that has
 // begun goes on.
 func (r *Reconciler) readQueue(ctx context.Context, obs *observed) error {
-	obs.queue = &powercycle.Queue{Machine: obs.machine.Name, KeptOffFor: string(host.KeptOffByOthers(obs.found.Host, obs.record.By(obs.rem)))}
+	obs.queue = &powercycle.Queue{Machine: obs.machine.Name, KeptOffFor: host.KeptOffByOthers(obs.found.Host, obs.record.By(obs.rem))}
 	reader := client.Reader(r.Client)
 	if obs.confirms {
 		reader = r.Live

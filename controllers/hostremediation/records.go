@@ -74,7 +74,8 @@ func describeHealth(spec *mendv1.RemediationRecordSpec, obs *observed) {
 		if cond.Type == corev1.NodeReady && cond.Status != corev1.ConditionTrue {
 			spec.UnhealthySince = moment(cond.LastTransitionTime.Time)
 			spec.Evidence = append(spec.Evidence, mendv1.RecordEvidence{
-				Type: string(cond.Type), Status: string(cond.Status), Since: spec.UnhealthySince, Message: cmp.Or(cond.Message, cond.Reason),
+				Type: string(cond.Type), Status: string(cond.Status), Since: spec.UnhealthySince,
+				Message: cmp.Or(cond.Message, cond.Reason),
 			})
 		}
 	}

@@ -277,7 +277,7 @@ func (c *Clusters) Doubt(cluster client.ObjectKey, now time.Time) {
 
 // caughtUp reports whether all nodes in the cache are at least as new as when the cluster first answered again. It lists the nodes of the
 // cluster only once for each doubt.
-func (c *Clusters) caughtUp(ctx context.Context, cluster client.ObjectKey, d *doubt, cache toolscache.Indexer) bool {
+func (c *Clusters) caughtUp(ctx context.Context, cluster client.ObjectKey, d *doubt, nodes toolscache.Indexer) bool {
 	if d.versions == nil {
 		versions, err := c.nodeVersions(ctx, cluster)
 		if err != nil {
@@ -289,7 +289,7 @@ func (c *Clusters) caughtUp(ctx context.Context, cluster client.ObjectKey, d *do
 		c.mu.Unlock()
 	}
 	for name, version := range d.versions {
-		obj, exists, err := cache.GetByKey(name)
+		obj, exists, err := nodes.GetByKey(name)
 		if err != nil || !exists {
 			continue // NodesExist checks missing nodes
 		}
@@ -301,9 +301,9 @@ func (c *Clusters) caughtUp(ctx context.Context, cluster client.ObjectKey, d *do
 	return true
 }
 
-func (d *doubt) view(now time.Time, connected bool, health clustercache.HealthCheckingState) View {
+func (d *doubt) view(now time.Time, connected bool, probes clustercache.HealthCheckingState) View {
 	v := View{Link: Unsure}
-	if health.ConsecutiveFailures >= lost || now.Sub(d.since) >= patience {
+	if probes.ConsecutiveFailures >= lost || now.Sub(d.since) >= patience {
 		v.Link = Down
 	}
 	switch {
