@@ -290,8 +290,8 @@ func Unhealthy(host metav1.Object) bool {
 	})
 }
 
-// KeptOffByOthers returns the UID of a remediation (kubemend's or CAPM3's) other than by that keeps host off; empty if none does, or without a
-// host.
+// KeptOffByOthers returns the UID of a remediation (kubemend's or CAPM3's) other than by that keeps host off; empty if none does. It may be
+// called without a host.
 func KeptOffByOthers(host *Host, by Remediation) types.UID {
 	if host == nil {
 		return ""
