@@ -65,6 +65,9 @@ func flagsDocument() string {
 func TestAFlagOfAFewWordsTakesEachOfThemAndRefusesOthersWithWhatWasExpected(t *testing.T) {
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	o := NewOptions(fs)
+	if err := fs.Parse([]string{"--fencing=auto", "--fencing=taint"}); err != nil {
+		t.Errorf("an older manifest is refused: %v", err)
+	}
 	var chart struct {
 		Properties struct {
 			Flags struct {

@@ -15,8 +15,10 @@ const (
 	MaxRetryLimit = 100
 	// MaxTimeoutSeconds is one day.
 	MaxTimeoutSeconds = 86400
-	// DefaultBootTimeoutSeconds is the boot timeout if bootTimeoutSeconds is not set.
+	// DefaultBootTimeoutSeconds is the shortest boot timeout if bootTimeoutSeconds is not set.
 	DefaultBootTimeoutSeconds = 1200
+	// MaxDefaultBootTimeoutSeconds is the longest boot timeout if bootTimeoutSeconds is not set.
+	MaxDefaultBootTimeoutSeconds = 3600
 )
 
 // HostRemediationStrategy says how a host is remediated: in which way, how often, and how long an attempt may take. It is the strategy of a
@@ -42,8 +44,8 @@ type HostRemediationStrategy struct {
 	// +kubebuilder:validation:Maximum=86400
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 
-	// bootTimeoutSeconds is how long the machine may take to become healthy once its host is on, in seconds: from 100 to 86400, by
-	// default 1200.
+	// bootTimeoutSeconds is how long the machine may take to become healthy once its host is on, in seconds: from 100 to 86400. The default
+	// is twice the time that the last boot of the host took by its RemediationRecords, but at least 1200 and at most 3600.
 	// +optional
 	// +kubebuilder:validation:Minimum=100
 	// +kubebuilder:validation:Maximum=86400

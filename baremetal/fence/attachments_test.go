@@ -26,6 +26,13 @@ func withEphemeral(p *corev1.Pod) {
 	p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
 }
 
+// ofPod makes the volume of an attachment one that a pod names inline.
+func ofPod(a *storagev1.VolumeAttachment) {
+	a.Spec.Source = storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{}}
+}
+
+func elsewhere(p *corev1.Pod) { p.Name, p.Spec.NodeName, p.Status.Phase = "q", "", corev1.PodPending }
+
 func uid(is types.UID) func(*corev1.Pod) { return func(p *corev1.Pod) { p.UID = is } }
 
 // cluster-api#6285 and kubernetes#75913: the power cycle must not wait for pods that stay on the node, or that never ran there.
@@ -34,7 +41,7 @@ func TestWhatNeedNotLeaveAFencedNode(t *testing.T) {
 	deleted := func(a *storagev1.VolumeAttachment) {
 		a.DeletionTimestamp, a.Finalizers = &metav1.Time{Time: noon}, []string{"external-attacher/csi"}
 	}
-	v := []string{"VolumeAttachment v"}
+	v, waits := []string{"VolumeAttachment v"}, true
 	for name, tc := range map[string]struct {
 		pod     *corev1.Pod
 		claim   string // "-": there is no volume of the name
@@ -42,15 +49,22 @@ func TestWhatNeedNotLeaveAFencedNode(t *testing.T) {
 		by      Owner
 		refused bool
 		want    []string
+		idle    []string
 	}{
 		"not the volume of a pod of a DaemonSet":        {pod: pod("p", ownedBy("apps/v1", "DaemonSet"), withClaim), claim: "claim"},
 		"not that of a pod that tolerates the taint":    {pod: pod("p", tolerant, withClaim), claim: "claim"},
 		"nor an ephemeral one":                          {pod: pod("p", tolerant, withEphemeral), claim: "claim-v"},
 		"but another volume":                            {pod: pod("p", tolerant, withClaim), claim: "other", want: v},
-		"and one whose claim must not be read":          {pod: pod("p", tolerant, withClaim), claim: "claim", refused: true, want: v},
+		"and one whose claim must not be read":          {pod: pod("p", tolerant, withClaim), claim: "claim", refused: waits, want: v},
 		"and that of a pod that has finished":           {pod: pod("p", inPhase(corev1.PodFailed), withClaim), claim: "claim", want: v},
 		"and one that is being detached":                {pod: pod("p", tolerant, withClaim), claim: "claim", change: deleted, want: v},
 		"a volume that no pod has":                      {claim: "claim", want: v},
+		"not for long":                                  {claim: "claim", by: Owner{Long: true}, idle: v},
+		"nor one that is gone":                          {claim: "-", by: Owner{Long: true}, idle: v},
+		"unless it is being detached":                   {claim: "claim", by: Owner{Long: true}, change: deleted, want: v},
+		"or a pod waits for it elsewhere":               {pod: pod("p", withClaim, elsewhere), claim: "claim", by: Owner{Long: true}, want: v},
+		"or it must not be read":                        {claim: "claim", by: Owner{Long: true}, refused: waits, want: v},
+		"or nothing is known of it":                     {change: ofPod, claim: "-", by: Owner{Long: true}, want: v},
 		"not a pod that has come since, nor its volume": {pod: pod("p", withClaim, uid("new")), claim: "claim", by: Owner{Found: []types.UID{"old"}}},
 		"not even if there was none":                    {pod: pod("p", withClaim, uid("new")), claim: "claim", by: Owner{Found: []types.UID{}}},
 		"but one that was there":                        {pod: pod("p", uid("old")), claim: "-", by: Owner{Found: []types.UID{"old"}}, want: []string{"Pod ns/p"}},
@@ -77,8 +91,8 @@ func TestWhatNeedNotLeaveAFencedNode(t *testing.T) {
 				return c.Get(ctx, key, obj, opts...)
 			}
 			seen := clusterOf(interceptor.Funcs{Get: get}, objs...).look(t, tc.by)
-			if !slices.Equal(tc.want, seen.Left) {
-				t.Errorf("%v are left, want %v", seen.Left, tc.want)
+			if !slices.Equal(tc.want, seen.Left) || !slices.Equal(tc.idle, seen.Idle) {
+				t.Errorf("left %v, idle %v; want %v and %v", seen.Left, seen.Idle, tc.want, tc.idle)
 			}
 			if seen.Drained != (len(tc.want) == 0) {
 				t.Errorf("drained: %t", seen.Drained)

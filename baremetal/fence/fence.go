@@ -43,6 +43,8 @@ type Owner struct {
 	Fences bool
 	// Found are the pods that Look listed before the node was fenced; nil if they are not known.
 	Found []types.UID
+	// Long says that the fence has stood for as long as Kubernetes takes to detach volumes.
+	Long bool
 	// On says that the host of the node is on, so that the workload is not waited for.
 	On bool
 	// BootID is the node's boot ID before the power cycle; empty if it is not known. If the node has another one, nothing from before runs

@@ -50,6 +50,8 @@ type Seen struct {
 	// Left are the names of the first few objects that are left, sorted. Count is the number of all of them.
 	Left  []string
 	Count int
+	// Idle are attachments whose volume no pod has or waits for.
+	Idle []string
 	// Pods are the pods that have to move off a node that is about to be fenced; nil if Owner.Fences is false, or if there are too many.
 	Pods []types.UID
 }
@@ -175,11 +177,15 @@ func (s *Seen) whatIsLeft(ctx context.Context, live client.Reader, node string, 
 			return err
 		}
 		for i := range attachments {
-			switch has, err := pods.hasToGo(ctx, live, &attachments[i]); {
-			case err != nil:
+			has, idle, err := pods.hasToGo(ctx, live, &attachments[i], by.Long)
+			if err != nil {
 				return err
+			}
+			switch called := "VolumeAttachment " + attachments[i].Name; {
 			case has:
-				left = append(left, "VolumeAttachment "+attachments[i].Name)
+				left = append(left, called)
+			case idle:
+				s.Idle = append(s.Idle, called)
 			}
 		}
 	}
@@ -202,35 +208,39 @@ type podsOf struct {
 // pods may follow.
 func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, found []types.UID) (podsOf, error) {
 	var pods podsOf
-	page := ""
-	for range mostPages {
-		list := &corev1.PodList{}
-		ofNode := client.MatchingFields{nodeNameField: node}
-		if err := live.List(ctx, list, ofNode, client.Limit(podsPerPage), client.Continue(page)); err != nil {
-			return pods, fmt.Errorf("list its pods: %w", err)
+	whole, err := eachPod(ctx, live, func(pod *corev1.Pod) {
+		switch {
+		case hasToMove(pod, taint) && (found == nil || slices.Contains(found, pod.UID)):
+			pods.left = append(pods.left, fmt.Sprintf("Pod %s/%s", pod.Namespace, pod.Name))
+			pods.uids = append(pods.uids, pod.UID)
+		case !finished(pod) && len(pod.Spec.Volumes) > 0:
+			pods.staying = append(pods.staying, pod)
 		}
-		for i := range list.Items {
-			pods.add(&list.Items[i], taint, found)
-		}
-		if page = list.Continue; page == "" {
-			break
-		}
-	}
-	if page != "" && len(pods.left) == 0 {
-		return pods, fmt.Errorf("list its pods: there are more than %d", mostPages*podsPerPage)
+	}, client.MatchingFields{nodeNameField: node})
+	if err == nil && !whole && len(pods.left) == 0 {
+		err = fmt.Errorf("list its pods: there are more than %d", mostPages*podsPerPage)
 	}
 	slices.Sort(pods.left)
-	return pods, nil
+	return pods, err
 }
 
-func (p *podsOf) add(pod *corev1.Pod, taint *corev1.Taint, found []types.UID) {
-	switch {
-	case hasToMove(pod, taint) && (found == nil || slices.Contains(found, pod.UID)):
-		p.left = append(p.left, fmt.Sprintf("Pod %s/%s", pod.Namespace, pod.Name))
-		p.uids = append(p.uids, pod.UID)
-	case !finished(pod) && len(pod.Spec.Volumes) > 0:
-		p.staying = append(p.staying, pod)
+// eachPod calls do for each pod of a list. It returns false if the list did not end.
+func eachPod(ctx context.Context, live client.Reader, do func(*corev1.Pod), of ...client.ListOption) (whole bool, err error) {
+	pods := &corev1.PodList{}
+	for range mostPages {
+		page := append(slices.Clip(of), client.Limit(podsPerPage), client.Continue(pods.Continue))
+		pods = &corev1.PodList{}
+		if err := live.List(ctx, pods, page...); err != nil {
+			return false, fmt.Errorf("list its pods: %w", err)
+		}
+		for i := range pods.Items {
+			do(&pods.Items[i])
+		}
+		if pods.Continue == "" {
+			return true, nil
+		}
 	}
+	return false, nil
 }
 
 func finished(pod *corev1.Pod) bool {
@@ -284,31 +294,54 @@ func attachmentsTo(ctx context.Context, live client.Reader, node string) ([]stor
 }
 
 // hasToGo reports whether the power cycle waits until an attachment is gone, once no pod that has to move is left on the node. It does not
-// wait for a volume that a pod has which stays on the node, unless the attachment is being deleted.
-func (p podsOf) hasToGo(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment) (bool, error) {
-	if !a.DeletionTimestamp.IsZero() || len(p.staying) == 0 {
-		return true, nil
+// wait in these two cases, unless the attachment is being deleted:
+//   - A pod that stays on the node has the volume.
+//   - The fence has stood for long, and no pod has the volume or waits for it, so that nothing will detach the volume. Then idle is true.
+//
+// If kubemend may not read the volume, the power cycle waits.
+func (p podsOf) hasToGo(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment, long bool) (has, idle bool, err error) {
+	if !a.DeletionTimestamp.IsZero() || len(p.staying) == 0 && !long {
+		return true, false, nil
 	}
-	claim, err := claimOf(ctx, live, a)
-	return !slices.ContainsFunc(p.staying, func(pod *corev1.Pod) bool { return hasClaim(pod, claim) }), err
+	claim, known, err := claimOf(ctx, live, a)
+	ofClaim := func(pod *corev1.Pod) bool { return hasClaim(pod, claim) }
+	switch {
+	case err != nil || !known:
+		return true, false, err
+	case slices.ContainsFunc(p.staying, ofClaim):
+		return false, false, nil
+	case !long:
+		return true, false, nil
+	case claim == client.ObjectKey{}:
+		return false, true, nil
+	}
+	awaited := false
+	whole, err := eachPod(ctx, live, func(pod *corev1.Pod) {
+		awaited = awaited || pod.Status.Phase == corev1.PodPending && ofClaim(pod)
+	}, client.InNamespace(claim.Namespace))
+	awaited = awaited || !whole // in doubt, wait
+	return awaited, !awaited, err
 }
 
-// claimOf returns the claim that is bound to the volume of an attachment; an empty key if there is none, if the volume is gone, if we may
-// not read it, or if a pod names it inline: only volumes of clouds can be that, and none is attached to a bare-metal host.
-func claimOf(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment) (client.ObjectKey, error) {
+// claimOf returns the claim that is bound to the volume of an attachment; an empty key if there is none, or if the volume is gone. known is
+// false if we may not read the volume, or if a pod names it inline: only volumes of clouds can be that, and none is attached to a
+// bare-metal host.
+func claimOf(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment) (claim client.ObjectKey, known bool, err error) {
 	name := a.Spec.Source.PersistentVolumeName
 	if name == nil {
-		return client.ObjectKey{}, nil
+		return claim, false, nil
 	}
 	found := &corev1.PersistentVolume{}
-	err := live.Get(ctx, client.ObjectKey{Name: *name}, found)
-	if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) {
-		return client.ObjectKey{}, fmt.Errorf("read volume %s: %w", *name, err)
+	switch err := live.Get(ctx, client.ObjectKey{Name: *name}, found); {
+	case apierrors.IsForbidden(err), meta.IsNoMatchError(err):
+		return claim, false, nil
+	case client.IgnoreNotFound(err) != nil:
+		return claim, false, fmt.Errorf("read volume %s: %w", *name, err)
 	}
 	if ref := found.Spec.ClaimRef; ref != nil {
-		return client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, nil
+		claim = client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
 	}
-	return client.ObjectKey{}, nil
+	return claim, true, nil
 }
 
 // hasClaim reports whether pod has the volume of a claim.

@@ -195,6 +195,7 @@ const (
 	ReceiptLate         Detail = "ReceiptLate"
 	RecordsUnread       Detail = "RecordsUnread" // the manager has just started
 	StatusOutdated      Detail = "StatusOutdated"
+	VolumesIdle         Detail = "VolumesIdle"
 	WorkloadLeaving     Detail = "WorkloadLeaving" // the node stays fenced until the workload has left
 )
 

@@ -335,6 +335,8 @@ type Facts struct {
 	Twin string
 	// Drained says that nothing that has to move is left on the node, or of a node that is gone.
 	Drained bool
+	// IdleVolumes names volume attachments that are left although no pod has or awaits their volumes.
+	IdleVolumes string
 	// Left are the first few of the LeftCount objects that are left on the node.
 	Left      []string
 	LeftCount int

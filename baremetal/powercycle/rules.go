@@ -286,7 +286,9 @@ var (
 	})
 	NodeGoneReason      = says(Rule{Reason: "NodeGone", Message: "There is no node any more, and nothing is left of its workload"})
 	WorkloadMovedReason = says(Rule{
-		Reason: "WorkloadMoved", Message: "The workload has moved"})
+		Reason: "WorkloadMoved", Message: "The workload has moved", detail: func(c *Cycle) string { return c.Facts.IdleVolumes },
+		variants: []variant{{detail: VolumesIdle, message: "The workload has moved, but volumes that no pod needs are still attached"}},
+	})
 	UnfencedReason = says(Rule{
 		Reason: "Unfenced", Message: "The fence is removed from the node",
 		variants: []variant{

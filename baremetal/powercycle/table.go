@@ -226,6 +226,7 @@ var table = map[State][]row{
 		{notFenced, Fence, MovingWorkload, FencedReason},
 		{inherited, Fence, MovingWorkload, FencedReason},
 		{notDrained, Wait, MovingWorkload, WorkloadMovingReason},
+		{drainedIdle, Advance, PoweringOn, WorkloadMovedReason},
 		{always, Advance, PoweringOn, WorkloadMovedReason},
 	},
 	PoweringOn: {

@@ -152,6 +152,8 @@ type Record struct {
 	BootID string `json:"bootID,omitempty"`
 	// NodeUID is the UID of the node before the power cycle. Another node with its name is not fenced.
 	NodeUID types.UID `json:"nodeUID,omitempty"`
+	// BootSeconds is how long a boot of the host may take, by its last boot; zero if that was not yet looked up.
+	BootSeconds int64 `json:"bootSeconds,omitempty"`
 	// Pods had to move when the node was fenced; nil if they are not known. Later pods have never run on the host.
 	Pods []types.UID `json:"pods,omitzero"`
 }

@@ -228,6 +228,7 @@ func (r *Reconciler) signs(obs *observed) fence.Owner {
 		UID: by.UID, Unsigned: obs.record.TakenOver && r.Kind.SignsNothing(),
 		Fences: obs.record.State == powercycle.MovingWorkload, Found: obs.record.Pods,
 		BootID: obs.record.BootID, On: obs.facts.PoweredOn && obs.record.State != powercycle.MovingWorkload,
+		Long: !obs.record.FencedAt.IsZero() && !obs.now.Before(obs.record.FencedAt.Add(obs.policy.Move)),
 	}
 	for _, uid := range []types.UID{by.Before, obs.predecessor} {
 		if uid != "" {

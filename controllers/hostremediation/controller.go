@@ -320,6 +320,14 @@ type Options struct {
 
 // AddFlags adds the controllers' flags to fs and sets their defaults.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.Func("fencing", "Removed.", func(mode string) error {
+		if mode == "auto" || mode == "taint" { // older manifests may have the flag; these values mean what is done anyway
+			return nil
+		}
+		return errors.New("nodes are fenced by the out-of-service taint alone, " +
+			"which every Kubernetes that Cluster API supports has: remove the flag")
+	})
+	_ = fs.MarkHidden("fencing") // it cannot fail: the flag exists
 	fs.DurationVar(&o.OrphanGrace, "orphan-grace-period", 5*time.Minute,
 		"How long an annotation that keeps a BareMetalHost powered off, or the fence of a node, stays when its remediation does not exist.")
 	fs.IntVar(&o.Concurrency, "hostremediation-concurrency", 20,

@@ -30,7 +30,7 @@ func Acts(kind remediation.Kind, rem remediation.Object, cluster *clusterv1.Clus
 // Explain explains rem by what the manager has written on it, and says what happens when its state times out. It reads and decides nothing.
 func Explain(kind remediation.Kind, rem remediation.Object) *explain.Remediation {
 	record, _ := remediation.RecordOf(rem) // if it cannot be read, RecordOf returns that of a failed remediation
-	memory, policy := record.Memory, policyOf(rem.Strategy())
+	memory, policy := record.Memory, policyOf(rem.Strategy(), record.BootSeconds)
 	state, namespace := cmp.Or(memory.State, powercycle.Pending), rem.GetNamespace()
 	explained := &explain.Remediation{HostRemediation: cliv1.HostRemediation{
 		Reference: explain.Ref{Kind: kind.Kind, Namespace: namespace, Name: rem.GetName()}, Node: record.Node, Host: record.Host,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,7 +81,7 @@ func (r *Reconciler) readNode(ctx context.Context, obs *observed, name string) {
 	}
 	obs.seen, obs.facts.Node = seen, seen.Presence
 	obs.facts.Fenced, obs.facts.FencedByUs, obs.facts.Drained = seen.Fenced, seen.Ours, seen.Drained
-	obs.facts.Left, obs.facts.LeftCount = seen.Left, seen.Count
+	obs.facts.Left, obs.facts.LeftCount, obs.facts.IdleVolumes = seen.Left, seen.Count, strings.Join(seen.Idle, ", ")
 	obs.facts.Inherited, obs.facts.Discarded = seen.Inherited, obs.facts.Discarded || seen.Deleting
 	obs.facts.Looked = seen.Presence != powercycle.NodeUnseen
 	obs.facts.Sign, obs.facts.NewBoot = obs.signOfLife()

@@ -134,7 +134,7 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, obs *observ
 func (r *Reconciler) survey(ctx context.Context, obs *observed) (bool, error) {
 	obs.record, _ = remediation.RecordOf(obs.rem) // if it cannot be read, RecordOf returns that of a failed remediation
 	obs.record.Held = obs.kept.held
-	obs.policy = policyOf(obs.rem.Strategy())
+	obs.policy = policyOf(obs.rem.Strategy(), obs.record.BootSeconds)
 	if err := r.observeMachine(ctx, obs); err != nil {
 		return false, err
 	}
@@ -150,6 +150,7 @@ func (r *Reconciler) survey(ctx context.Context, obs *observed) (bool, error) {
 	if err := r.observeHost(ctx, obs); err != nil {
 		return false, err
 	}
+	r.observeBoots(ctx, obs)
 	r.observeLoop(ctx, obs)
 	return true, r.stateFacts(ctx, obs)
 }
@@ -357,9 +358,9 @@ func (r *Reconciler) factsOf(obs *observed) powercycle.Facts {
 	return f
 }
 
-// policyOf returns the policy for the strategy s; nil stands for the defaults. Values above the limits, which CAPM3's CRD allows, are
-// lowered to the limits.
-func policyOf(s *mendv1.HostRemediationStrategy) powercycle.Policy {
+// policyOf returns the policy for the strategy s; nil stands for the defaults. bootSeconds comes from the last boot of the host. Values
+// above the limits, which CAPM3's CRD allows, are lowered to the limits.
+func policyOf(s *mendv1.HostRemediationStrategy, bootSeconds int64) powercycle.Policy {
 	if s == nil {
 		s = &mendv1.HostRemediationStrategy{}
 	}
@@ -367,6 +368,6 @@ func policyOf(s *mendv1.HostRemediationStrategy) powercycle.Policy {
 	return powercycle.PolicyOf(
 		int(min(ptr.Deref(s.RetryLimit, infrav1.DefaultRetryLimit), mendv1.MaxRetryLimit)),
 		seconds(cmp.Or(int64(s.TimeoutSeconds), infrav1.DefaultTimeoutSeconds)),
-		seconds(cmp.Or(int64(s.BootTimeoutSeconds), mendv1.DefaultBootTimeoutSeconds)),
+		seconds(cmp.Or(int64(s.BootTimeoutSeconds), bootSeconds, mendv1.DefaultBootTimeoutSeconds)),
 	)
 }

@@ -12,7 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels/format"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -165,6 +167,52 @@ func (r *Reconciler) judging(ctx context.Context, obs *observed) *clusterv1.Mach
 		found = check
 	}
 	return found
+}
+
+// bootsWithin bounds how long a remediation waits for the records of its host.
+const bootsWithin = 5 * time.Second
+
+// observeBoots sets the boot timeout, if no user has set it, to twice the last boot of the host by its records. It looks once and remembers
+// the result. If there are no records, or they cannot be read, the default applies.
+func (r *Reconciler) observeBoots(ctx context.Context, obs *observed) {
+	strategy := obs.rem.Strategy()
+	known := strategy == nil || strategy.BootTimeoutSeconds > 0 || obs.record.BootSeconds > 0
+	if known || r.Records == nil || obs.found.Host == nil || obs.record.State.Final() {
+		return
+	}
+	ctx, done := context.WithTimeout(ctx, bootsWithin)
+	defer done()
+	list := &mendv1.RemediationRecordList{}
+	if err := r.Live.List(ctx, list, client.InNamespace(obs.rem.GetNamespace()), client.MatchingLabels{
+		mendv1.RecordHostLabel: format.MustFormatValue(obs.found.Host.Name),
+	}); err != nil {
+		log.FromContext(ctx).Info("Cannot read the records of the host; its boot has the default timeout", "reason", err.Error())
+	}
+	obs.record.BootSeconds = min(max(2*lastBoot(list.Items), mendv1.DefaultBootTimeoutSeconds), mendv1.MaxDefaultBootTimeoutSeconds)
+	obs.policy = policyOf(strategy, obs.record.BootSeconds)
+}
+
+// lastBoot returns how many seconds the host took to boot in its last remediation that healed the machine; zero if there is none.
+func lastBoot(kept []mendv1.RemediationRecord) int64 {
+	var ended, seconds int64
+	for i := range kept {
+		status := &kept[i].Status
+		if status.Outcome != mendv1.RecordHealed || status.Ended == nil || status.Ended.Unix() < ended {
+			continue
+		}
+		ended, seconds = status.Ended.Unix(), 0
+		for j, step := range status.Steps {
+			if step.Reason != string(powercycle.Booting) {
+				continue
+			}
+			until := status.Ended.Time
+			if j+1 < len(status.Steps) {
+				until = status.Steps[j+1].Time.Time
+			}
+			seconds = int64(until.Sub(step.Time.Time).Seconds())
+		}
+	}
+	return seconds
 }
 
 // observeLoop finds out from the records whether earlier power cycles of the host did not last. After a start of the manager it waits for

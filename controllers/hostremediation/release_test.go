@@ -230,8 +230,9 @@ func TestThePodsThatWereThereAreRememberedWithTheFence(t *testing.T) {
 	k.seen.Pods = []types.UID{"old"}
 	k.expects(powersOff, fences)
 	k.reaches(powercycle.MovingWorkload)
-	w := &observed{kept: &kept{}, now: noon, rem: mustWrap(k.remediation()), record: remediation.Remembered(k.remediation())}
-	if by := k.r.signs(w); !slices.Equal(by.Found, k.seen.Pods) || !by.Fences {
+	policy := policyOf(nil, 0)
+	w := &observed{kept: &kept{}, now: noon.Add(policy.Move), policy: policy, rem: mustWrap(k.remediation()), record: remediation.Remembered(k.remediation())}
+	if by := k.r.signs(w); !slices.Equal(by.Found, k.seen.Pods) || !by.Long || !by.Fences {
 		t.Errorf("it looks as %+v", by)
 	}
 }

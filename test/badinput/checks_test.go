@@ -285,6 +285,8 @@ var ofOneFlag = map[string][]string{
 
 // commandLines are other command lines that a program refuses, by command line, with the message.
 var commandLines = map[string]string{
+	"manager --fencing=delete": "nodes are fenced by the out-of-service taint alone, " +
+		"which every Kubernetes that Cluster API supports has: remove the flag",
 	"manager --no-such-flag":                 "unknown flag: --no-such-flag",
 	"manager --tls-min-version=VersionTLS9":  `unknown tls version "VersionTLS9"`,
 	"manager --tls-cipher-suites=NONE":       "Cipher suite NONE not supported",

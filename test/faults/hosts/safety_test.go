@@ -238,19 +238,24 @@ func TestN5AMachineWithoutANodeIsWellOnceOneJoins(t *testing.T) {
 }
 
 func TestN7WhatDoesNotLeaveTheNodeIsNamedAndWaitedForUntilTheDeadline(t *testing.T) {
-	for name, leaves := range map[string]func(*environment){
-		"Pod apps/web": (*environment).detach, "VolumeAttachment volume": (*environment).evict,
+	for name, tc := range map[string]struct {
+		leaves   func(*environment)
+		on       time.Duration
+		reported string
+	}{
+		"Pod apps/web":            {(*environment).detach, timeout + 5*time.Second, "False/WorkloadStuck"},
+		"VolumeAttachment volume": {(*environment).evict, 2*time.Minute + 11*time.Second, "True/Done"}, // which no pod has or waits for
 	} {
 		t.Run(name, func(t *testing.T) {
 			bothKinds(t, settings{box: stuck}, func(t *testing.T, e *environment) {
-				leaves(e)
+				tc.leaves(e)
 				e.stands("MovingWorkload")
 				e.until(time.Minute)
 				e.tells(name)
 				e.comesTo(func(e *environment) bool { return e.box.model.Powered() })
-				equal(t, "when the host is on again", e.now(), timeout+5*time.Second)
+				equal(t, "when the host is on again", e.now(), tc.on)
 				e.ends("Succeeded")
-				e.reports(map[string]string{infrav1.WorkloadMovedCondition: "False/WorkloadStuck"})
+				e.reports(map[string]string{infrav1.WorkloadMovedCondition: tc.reported})
 				e.power(bmo.Off, bmo.On)
 			})
 		})
