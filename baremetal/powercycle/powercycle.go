@@ -291,6 +291,8 @@ type Facts struct {
 
 	// Did is what was last done to the host or the node in this attempt and state.
 	Did Did
+	// Undoers are the clients that may have undone it; empty if none is known.
+	Undoers string
 
 	Machine Machine
 	// Healthy says that the node is Ready and that no health check calls the machine unhealthy.

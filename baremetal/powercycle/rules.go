@@ -164,6 +164,12 @@ var (
 				"after a while"},
 			{from: []State{MovingWorkload}, message: "Another client removed the fence from the node; it is fenced again after a while"},
 		},
+		detail: func(c *Cycle) string {
+			if c.Facts.Undoers == "" {
+				return ""
+			}
+			return "likely " + c.Facts.Undoers
+		},
 		Fix:    "find out who removes it, by metadata.managedFields and the audit log",
 		Blocks: true, OnMachine: true,
 	})

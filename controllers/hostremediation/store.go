@@ -20,6 +20,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/decide/undone"
 )
 
 // waitsForOthers reports whether the remediation waits for something that ends without kubemend, and keeps no host off meanwhile. A
@@ -312,4 +313,18 @@ func (obs *observed) didBefore() powercycle.Did {
 		return powercycle.Did{}
 	}
 	return obs.kept.did
+}
+
+// observeUndoers names the clients that have written to the host, or to the node if that is to be fenced, since kubemend's last action.
+func (r *Reconciler) observeUndoers(ctx context.Context, obs *observed) error {
+	if obs.record.State == powercycle.MovingWorkload && obs.seen.Node != nil {
+		obs.facts.Undoers = undone.WritersSince(obs.seen.Node, "", obs.kept.did.At)
+		return nil
+	}
+	found := obs.found // the cache of hosts has no managedFields
+	if err := r.Hosts.Refresh(ctx, &found); err != nil || found.Host == nil {
+		return err
+	}
+	obs.facts.Undoers = undone.WritersSince(found.Host, "", obs.kept.did.At)
+	return nil
 }
