@@ -122,15 +122,23 @@ func (r *Reconciler) ofCluster(ctx context.Context, o client.Object) []reconcile
 	return r.requests(ctx, client.InNamespace(o.GetNamespace()))
 }
 
-// Cached returns the remediations of this kind in a namespace from the cache. It returns false for another kind, or if r is not started,
-// because a read would start an informer. The objects are shared: read only.
+// Cached returns the remediations of either kind in a namespace from the cache. It returns false if r is not started, because a read would
+// start an informer. The objects are shared: read only.
 func (r *Reconciler) Cached(
 	ctx context.Context, kind schema.GroupVersionKind, namespace string,
 ) (objects []client.Object, has bool, err error) {
-	if r.controller.Load() == nil || kind != r.Kind.GroupVersionKind {
+	if r.controller.Load() == nil {
 		return nil, false, nil
 	}
-	existing, err := remediation.List(ctx, r.Client, []remediation.Kind{r.Kind}, namespace)
+	kinds, err := r.Installed()
+	if err != nil {
+		return nil, false, err
+	}
+	index := slices.IndexFunc(kinds, func(k remediation.Kind) bool { return k.GroupVersionKind == kind })
+	if index < 0 {
+		return nil, false, nil
+	}
+	existing, err := remediation.List(ctx, r.Client, kinds[index:index+1], namespace)
 	for _, rem := range existing.All {
 		objects = append(objects, rem)
 	}
