@@ -68,6 +68,9 @@ func TestWhatNeedNotLeaveAFencedNode(t *testing.T) {
 		"not a pod that has come since, nor its volume": {pod: pod("p", withClaim, uid("new")), claim: "claim", by: Owner{Found: []types.UID{"old"}}},
 		"not even if there was none":                    {pod: pod("p", withClaim, uid("new")), claim: "claim", by: Owner{Found: []types.UID{}}},
 		"but one that was there":                        {pod: pod("p", uid("old")), claim: "-", by: Owner{Found: []types.UID{"old"}}, want: []string{"Pod ns/p"}},
+		"not a volume that only a pod elsewhere has": {
+			pod: pod("p", withClaim, elsewhere, inPhase(corev1.PodRunning)), claim: "claim", by: Owner{Long: true}, idle: v,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, volume := attachment("v", "n", true), "pv"
