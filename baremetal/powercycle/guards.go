@@ -368,8 +368,9 @@ var (
 	unmanagedNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && s.Unmanaged != "" })
 	notFenced          = is("node not fenced", func(s situation) bool { return !s.Fenced })
 	notDrained         = is("workload still there", func(s situation) bool { return !s.Drained })
-	drainedIdle        = is("volumes attached that nothing waits for", func(s situation) bool { return s.IdleVolumes != "" }).tells(VolumesIdle)
-	unfenceable        = guard{name: "node fenced by us", until: situation.unfenceableUntil, holds: func(s situation) bool {
+	drainedIdle        = is("volumes attached that nothing waits for",
+		func(s situation) bool { return s.IdleVolumes != "" }).tells(VolumesIdle)
+	unfenceable = guard{name: "node fenced by us", until: situation.unfenceableUntil, holds: func(s situation) bool {
 		return s.patient() && s.mayUnfence()
 	}}
 	fenceKept = is("node fenced by us, workload of a host that is off not moved", func(s situation) bool {

@@ -272,7 +272,8 @@ func wrong(s scene, step Step) string {
 		return "4: power-cycles once more by a proof that was wrong"
 	case (step.Do == KeepOff || step.Do == Reboot || step.Do == Fence || step.Do == BeginAttempt && f.State == Pending) && f.Disproved:
 		return "4: power-cycles a host whose power was wrong before, without a person"
-	case (step.Do == Fence || step.Do == RequestOwner || step.Do == BeginAttempt && (f.State == Pending || f.State == Booting)) && f.Twin != "":
+	case f.Twin != "" &&
+		(step.Do == Fence || step.Do == RequestOwner || step.Do == BeginAttempt && (f.State == Pending || f.State == Booting)):
 		return "fences, tries again or condemns a machine of which it is not known which node is its own"
 	case step.Do == BeginAttempt && f.Attempt >= walked.Attempts():
 		return "5: begins an attempt too many"
