@@ -289,9 +289,8 @@ type Facts struct {
 	// Teardown says that kubemend is being removed, and has to end what it has begun.
 	Teardown bool
 
-	// Did is what was last done to the host or the node in this attempt and state.
-	Did Did
-	// Undoers are the clients that may have undone it; empty if none is known.
+	// Did is what was last done to the host or the node in this attempt and state. Undoers names the clients that may have undone it.
+	Did     Did
 	Undoers string
 
 	Machine Machine
@@ -337,11 +336,10 @@ type Facts struct {
 	Twin string
 	// Drained says that nothing that has to move is left on the node, or of a node that is gone.
 	Drained bool
-	// IdleVolumes names volume attachments that are left although no pod has or awaits their volumes.
+	// Left are the first few of the LeftCount objects that are left on the node. IdleVolumes names attachments that no pod needs.
+	Left        []string
+	LeftCount   int
 	IdleVolumes string
-	// Left are the first few of the LeftCount objects that are left on the node.
-	Left      []string
-	LeftCount int
 	// Discarded says that the power cycle does not wait for the workload: the workload cluster is gone or being deleted, or another client
 	// deletes the node.
 	Discarded bool
