@@ -113,6 +113,8 @@ LOCAL = --health-addr=127.0.0.1:9440 --diagnostics-address=127.0.0.1:8443 --webh
 
 .PHONY: run
 run: bin/manager ## Run the manager against the current kubeconfig, listening on 127.0.0.1 (ARGS="--flag ...")
+	$(if $(filter --teardown% --kubeconfig% --leader-elect-namespace%,$(ARGS)),,@kubectl get namespace kubemend-system >/dev/null 2>&1 || \
+		kubectl create namespace kubemend-system || true)
 	exec bin/manager $(LOCAL) $(ARGS)
 
 # Cluster API core and the manager are built while the demo starts, which waits for each when it needs it. If the manager does not compile,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -71,9 +72,11 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 
 // hostServices returns these services as the flags configure them. If the feature gate is off, they only end what was begun before.
 func hostServices(o *Options) (metal3, own, cleanup *crdgate.Service) {
-	metal3, own, cleanup = crdgate.Metal3Remediations(o.metal3Remediations), crdgate.HostRemediations(), crdgate.Hosts()
+	metal3, own, cleanup = crdgate.Metal3Remediations(o.metal3Remediations), crdgate.HostRemediations(),
+		&crdgate.Service{CRD: crdgate.HostCRD, Choice: crdgate.Auto} // releases the hosts that no remediation keeps powered off any more
 	for _, s := range []*crdgate.Service{metal3, own, cleanup} {
-		s.Role, s.Rights = crdgate.HostRights(o.namespace)
+		s.Role, s.Rights = "kubemend-hosts", []authorizationv1.ResourceAttributes{
+			{Verb: "patch", Group: "metal3.io", Resource: "baremetalhosts", Namespace: o.namespace}}
 		if !o.gates.Enabled(hostRemediation) && !o.teardown {
 			s.Releases, s.Choice, s.Gate = s.Choice, crdgate.Off, hostRemediation
 		}

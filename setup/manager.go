@@ -2,6 +2,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -98,8 +100,8 @@ func (p *program) cached(namespace string, cached records.RequestCache) {
 // Run runs the manager until ctx ends. The options must be valid. version is the release for the manager lease.
 func Run(ctx context.Context, version string, o *Options) error {
 	self := process.FromEnvironment()
-	if err := takeNamespace(ctx, self, o); err != nil {
-		return err
+	if !self.InCluster() && !o.teardown { // a teardown of a manager in the cluster must not keep that manager's lease
+		o.election.namespace = cmp.Or(o.election.namespace, managerlease.UsualNamespace)
 	}
 	lock, err := lockOf(self, o)
 	if err != nil {
@@ -154,7 +156,9 @@ func (p *program) addControllers(ctx context.Context) error {
 	if err := p.addMachineHealthChecks(ctx); err != nil {
 		return err
 	}
-	p.services.Services = append(p.services.Services, crdgate.MachineHealthChecks(), p.recordService(), p.policyService())
+	// The controllers of MachineHealthChecks start with the manager; their service only reports whether the kind is served.
+	checks := &crdgate.Service{CRD: crdgate.MachineCheckCRD, Choice: crdgate.Auto, Start: func(context.Context) error { return nil }}
+	p.services.Services = append(p.services.Services, checks, p.recordService(), p.policyService())
 	return errors.Join(p.announce(), p.services.SetupWithManager(p), migration.SetUp(ctx, p, p.o.skipMigration))
 }
 
@@ -283,4 +287,96 @@ func cacheOptions(namespace, policies string) cache.Options {
 		o.ByObject[&mendv1.RemediationPolicy{}], o.ByObject[&mendv1.RemediationOverride{}] = both, both
 	}
 	return o
+}
+
+// lockOf returns the lock of a manager that tears down; nil without --teardown or without leader election.
+func lockOf(self process.Replica, o *Options) (*leftovers.Lock, error) {
+	if !o.teardown || !o.election.enabled {
+		return nil, nil
+	}
+	lease := o.leaderLease(self.Namespace)
+	if lease.Namespace == "" {
+		return nil, errors.New("set up leader election: --leader-elect-namespace has to be given outside of a cluster")
+	}
+	cfg, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the management cluster: %w", err)
+	}
+	identity, err := process.Unique()
+	if err != nil {
+		return nil, fmt.Errorf("set up leader election: %w", err)
+	}
+	return leftovers.NewLock(cfg, lease, identity, o.election.leaseDuration, o.election.renewDeadline/2)
+}
+
+// addTeardown makes the manager remove what kubemend wrote. Of its controllers, only those of hosts and of NodeHealthChecks run.
+func (p *program) addTeardown(lock *leftovers.Lock) error {
+	if err := p.announce(); err != nil {
+		return err
+	}
+	uninstaller := &leftovers.Teardown{
+		Remover: leftovers.Remover{
+			Client: p.writer(), Live: p.GetAPIReader(), Recorder: p.GetEventRecorder("kubemend"),
+			Nodes: fence.Nodes{Clusters: p.connections},
+		},
+		Clusters: p.connections, Discovery: p.discovery, Serves: p.services.Serves, Clock: clock.RealClock{},
+		Namespace: p.o.namespace, WatchFilterValue: p.o.watchFilter, LeaseNamespace: p.o.nodeHealthChecks.LeaseNamespace,
+		Lock: lock, Elected: p.Elected(), Begin: func() error { return p.services.SetupWithManager(p) },
+	}
+	if lock != nil {
+		uninstaller.Pod = p.self.Owner(lock.Lease.Namespace)
+	}
+	if err := errors.Join(p.Add(uninstaller), p.AddReadyzCheck("teardown", uninstaller.Ready)); err != nil {
+		return fmt.Errorf("set up the teardown: %w", err)
+	}
+	return nil
+}
+
+// announce makes the manager keep the manager lease while it acts. Without a namespace for the lease, it only logs that there is none.
+func (p *program) announce() error {
+	namespace := p.o.leaderLease(p.self.Namespace).Namespace
+	if namespace == "" {
+		klog.Background().Info("Not keeping a manager lease: set --leader-elect-namespace to keep one", "lease", managerlease.LeaseName)
+		return nil
+	}
+	identity, err := p.self.Identity()
+	if err != nil {
+		return fmt.Errorf("set up the manager lease: %w", err)
+	}
+	changed := make(chan struct{}, 1)
+	p.services.Changed = func() {
+		select {
+		case changed <- struct{}{}:
+		default: // a value is waiting already
+		}
+	}
+	started := metav1.NewTime(clock.RealClock{}.Now())
+	keeper := &managerlease.Keeper{
+		Client: client.WithFieldOwner(p.live, mendv1.FieldOwner), Clock: clock.RealClock{},
+		Namespace: namespace, Identity: identity, Elected: p.o.election.enabled,
+		Changed: changed,
+		State: func() managerlease.Announcement {
+			state := announcement(p.services.Kinds(), started, p.self, p.version, p.o)
+			state.ClockAheadSeconds = int64(p.server.Ahead().Seconds())
+			return state
+		},
+	}
+	if p.o.teardown {
+		keeper.Owner = p.self.Owner(namespace)
+	}
+	if err := p.Add(keeper); err != nil {
+		return fmt.Errorf("set up the manager lease: %w", err)
+	}
+	return nil
+}
+
+// announcement returns the content of the manager lease.
+func announcement(
+	kinds []managerlease.Kind, started metav1.Time, self process.Replica, version string, o *Options,
+) managerlease.Announcement {
+	return managerlease.Announcement{
+		Version: version, Started: started, Unclaimed: string(o.machineHealthChecks.Unclaimed), Namespace: o.namespace,
+		WatchFilter: o.watchFilter, NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Teardown: o.teardown, Kinds: kinds,
+		Outside: !self.InCluster(), PolicyNamespace: o.policies(self),
+	}
 }

@@ -3,12 +3,9 @@ package setup
 import (
 	"context"
 	"errors"
-	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -75,58 +72,6 @@ func TestTheManagerAnnouncesItsSettings(t *testing.T) {
 	want.Outside = false
 	if diff := cmp.Diff(want, announcement(kinds, started, process.Replica{Namespace: "kubemend-system"}, "v1.2.3", o)); diff != "" {
 		t.Errorf("in a pod (-want +got):\n%s", diff)
-	}
-}
-
-// Without a namespace, a manager outside of a cluster runs without a manager lease. With leader election it does not start.
-func TestAManagerOutsideTakesTheUsualNamespaceOrKeepsNoLease(t *testing.T) {
-	for name, tc := range map[string]struct {
-		flags   []string
-		refused bool
-		want    string
-		fails   bool
-	}{
-		"it makes the namespace":                     {nil, false, managerlease.UsualNamespace, false},
-		"one that is named is taken":                 {[]string{"--leader-elect-namespace=mine"}, true, "mine", false},
-		"where it may not be made there is no lease": {nil, true, "", false},
-		"nor is there an election":                   {[]string{"--leader-elect"}, true, "", true},
-		"a teardown makes none":                      {[]string{"--teardown"}, true, "", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				switch {
-				case r.Method == http.MethodPost && tc.refused:
-					w.WriteHeader(http.StatusForbidden)
-					_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
-				case r.Method == http.MethodPost:
-					w.WriteHeader(http.StatusCreated)
-					_, _ = io.WriteString(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kubemend-system"}}`)
-				case r.URL.Path == "/api/v1":
-					_, _ = io.WriteString(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace"}]}`)
-				case r.URL.Path == "/api":
-					_, _ = io.WriteString(w, `{"kind":"APIVersions","versions":["v1"]}`)
-				case r.URL.Path == "/apis":
-					_, _ = io.WriteString(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
-				default:
-					w.WriteHeader(http.StatusNotFound)
-					_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
-				}
-			}))
-			defer server.Close()
-			config := filepath.Join(t.TempDir(), "kubeconfig")
-			content := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n" +
-				"users: [{name: u, user: {}}]\nclusters: [{name: c, cluster: {server: '" + server.URL + "'}}]\n"
-			if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			t.Setenv("KUBECONFIG", config)
-			t.Setenv("KUBERNETES_SERVICE_HOST", "")
-			o := parsed(t, tc.flags...)
-			if err := takeNamespace(t.Context(), process.Replica{}, o); (err != nil) != tc.fails || o.election.namespace != tc.want {
-				t.Errorf("the namespace is %q, want %q: %v", o.election.namespace, tc.want, err)
-			}
-		})
 	}
 }
 

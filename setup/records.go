@@ -1,9 +1,14 @@
 package setup
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"maps"
+	"slices"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,9 +17,16 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/controllers/policy"
+	"github.com/kubemend/kubemend/controllers/process"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
@@ -87,4 +99,54 @@ func (r hostReader) List(ctx context.Context, list client.ObjectList, options ..
 		return r.caches.List(ctx, list, options...)
 	}
 	return r.recent.List(ctx, list, options...)
+}
+
+// recordService returns the service that follows remediations by their records, for the CRD gate.
+func (p *program) recordService() *crdgate.Service {
+	r := &records.Reconciler{
+		Records: p.records, Recent: &records.Recent{Live: p.GetAPIReader(), Clock: clock.RealClock{}}, Mapper: p.GetRESTMapper(),
+		Cached: p.caches, NodeCache: p.nodeCache, HostLists: p.hosts.Client, Namespace: p.o.namespace,
+		Finds: p.checks.Finds, StepLeft: p.stepLeft,
+		Recorder: p.GetEventRecorder("kubemend"), WatchFilterValue: p.o.watchFilter,
+		Nodes:           p.o.gates.Enabled(nodeHealthCheck) && p.o.nodeChecks != crdgate.Off,
+		ActsOnUnclaimed: p.o.machineHealthChecks.Unclaimed == machinehealthcheck.Act, Retention: p.o.records,
+		ActsOnNodes: func() bool {
+			return slices.Contains(p.services.Kinds(), managerlease.Kind{CRD: crdgate.NodeCheckCRD})
+		},
+	}
+	return &crdgate.Service{CRD: crdgate.RecordCRD, Choice: crdgate.Auto, Start: func(ctx context.Context) error {
+		return r.SetupWithManager(ctx, p, controller.Options{MaxConcurrentReconciles: 10})
+	}}
+}
+
+// policies returns the namespace whose RemediationPolicies apply in all namespaces that the manager watches.
+func (o *Options) policies(self process.Replica) string {
+	return cmp.Or(o.policyNamespace, o.namespace, o.election.namespace, self.Namespace)
+}
+
+// policyService returns the service that reads RemediationPolicies, for the CRD gate.
+func (p *program) policyService() *crdgate.Service {
+	service := &crdgate.Service{CRD: crdgate.PolicyCRD, Needs: []string{crdgate.OverrideCRD}, Choice: crdgate.Auto}
+	for _, namespace := range slices.Compact([]string{p.o.namespace, p.o.policies(p.self)}) {
+		if p.o.namespace != "" { // a manager of all namespaces has this right by its ClusterRoleBinding
+			service.Rights = append(service.Rights, authorizationv1.ResourceAttributes{
+				Verb: "watch", Group: mendv1.GroupVersion.Group, Resource: "remediationpolicies", Namespace: namespace,
+			})
+			service.Role = "kubemend-manager-role"
+		}
+	}
+	service.Start = func(ctx context.Context) error {
+		r := &policy.Reconciler{
+			Client: p.writer(), Ledger: p.ledger, Everywhere: p.o.policies(p.self), Ahead: p.server.Ahead, Live: p.GetAPIReader(),
+		}
+		if err := errors.Join(metrics.Registry.Register(p.ledger), r.SetupWithManager(p)); err != nil {
+			return err
+		}
+		open, err := p.GetCache().GetInformer(ctx, &mendv1.RemediationRecord{}, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("cache RemediationRecords: %w", err)
+		}
+		return p.ledger.FollowRecords(open)
+	}
+	return service
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -35,8 +36,9 @@ type Host struct {
 
 // From returns the Host of a BareMetalHost.
 func From(bmh *bmov1alpha1.BareMetalHost) *Host {
+	vendor := ptr.Deref(bmh.Status.HardwareDetails, bmov1alpha1.HardwareDetails{}).SystemVendor
 	return &Host{ObjectMeta: bmh.ObjectMeta, Power: PowerOf(bmh), Consumer: bmh.Spec.ConsumerRef,
-		Model: modelOf(bmh.Status.HardwareDetails)}
+		Model: strings.Join(strings.Fields(vendor.Manufacturer+" "+vendor.ProductName), " ")}
 }
 
 // List returns the hosts that reader lists.
@@ -67,24 +69,6 @@ func Watched() client.Object { return &bmov1alpha1.BareMetalHost{} }
 func Changes() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !SameToUs(e.ObjectOld.(*bmov1alpha1.BareMetalHost), e.ObjectNew.(*bmov1alpha1.BareMetalHost))
-	}}
-}
-
-func modelOf(hardware *bmov1alpha1.HardwareDetails) string {
-	if hardware == nil {
-		return ""
-	}
-	return strings.Join(strings.Fields(hardware.SystemVendor.Manufacturer+" "+hardware.SystemVendor.ProductName), " ")
-}
-
-// slimHardware keeps what modelOf reads, with one copy of each string for all hosts.
-func slimHardware(hardware *bmov1alpha1.HardwareDetails) *bmov1alpha1.HardwareDetails {
-	if hardware == nil {
-		return nil
-	}
-	return &bmov1alpha1.HardwareDetails{SystemVendor: bmov1alpha1.HardwareSystemVendor{
-		Manufacturer: workload.Interned(hardware.SystemVendor.Manufacturer),
-		ProductName:  workload.Interned(hardware.SystemVendor.ProductName),
 	}}
 }
 
@@ -204,7 +188,12 @@ func SlimHost(obj any) (any, error) {
 	slim.Spec.Online, slim.Spec.ConsumerRef, slim.Spec.DisablePowerOff = h.Spec.Online, h.Spec.ConsumerRef, h.Spec.DisablePowerOff
 	slim.Status.PoweredOn, slim.Status.OperationalStatus = h.Status.PoweredOn, h.Status.OperationalStatus
 	slim.Status.ErrorType, slim.Status.ErrorMessage = h.Status.ErrorType, h.Status.ErrorMessage
-	slim.Status.HardwareDetails = slimHardware(h.Status.HardwareDetails)
+	if hardware := h.Status.HardwareDetails; hardware != nil { // From reads only the model
+		slim.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{SystemVendor: bmov1alpha1.HardwareSystemVendor{
+			Manufacturer: workload.Interned(hardware.SystemVendor.Manufacturer),
+			ProductName:  workload.Interned(hardware.SystemVendor.ProductName),
+		}}
+	}
 	slim.Status.Provisioning.State, slim.Status.LastUpdated = h.Status.Provisioning.State, h.Status.LastUpdated
 	if manageable := meta.FindStatusCondition(h.Status.Conditions, bmov1alpha1.ManageableCondition); manageable != nil {
 		slim.Status.Conditions = []metav1.Condition{{Type: manageable.Type, Status: manageable.Status, Reason: manageable.Reason}}

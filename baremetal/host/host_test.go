@@ -283,7 +283,7 @@ func TestWhoKeepsAHostOff(t *testing.T) {
 		"none, by a mere reboot": {change: annotated(infrav1.RebootAnnotation, "")},
 	} {
 		h := aHost(tc.change)
-		p, others := PowerOf(h), KeptOffByOthers(h, Remediation{UID: "new", Before: "old"})
+		p, others := PowerOf(h), KeptOffByOthers(From(h), Remediation{UID: "new", Before: "old"})
 		if p.KeptOffBy != tc.heldBy || others != tc.others {
 			t.Errorf("%s: held by %q and %q; want %q, %q", name, p.KeptOffBy, others, tc.heldBy, tc.others)
 		}

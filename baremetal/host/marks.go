@@ -290,9 +290,13 @@ func Unhealthy(host metav1.Object) bool {
 	})
 }
 
-// KeptOffByOthers returns the UID of a remediation (kubemend's or CAPM3's) other than by that keeps host off; empty if none does.
-func KeptOffByOthers(host metav1.Object, by Remediation) types.UID {
-	for _, key := range slices.Sorted(maps.Keys(host.GetAnnotations())) {
+// KeptOffByOthers returns the UID of a remediation (kubemend's or CAPM3's) other than by that keeps host off; empty if none does. It may be
+// called without a host.
+func KeptOffByOthers(host *Host, by Remediation) types.UID {
+	if host == nil {
+		return ""
+	}
+	for _, key := range slices.Sorted(maps.Keys(host.Annotations)) {
 		if uid, hold := KeptOffFor(key); hold && !by.is(uid) {
 			return uid
 		}

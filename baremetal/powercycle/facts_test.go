@@ -19,7 +19,7 @@ func ago(d time.Duration) time.Time { return noon.Add(-d) }
 func in(s State, changes ...func(*Facts)) Facts {
 	f := Facts{
 		Memory: Memory{State: s, Since: ago(time.Minute), Attempt: 1, Began: ago(time.Minute)},
-		Power:  Power{Wanted: true, PoweredOn: true, Provable: true}, Finalizer: true, First: true, Node: NodePresent, Looked: true,
+		Power:  Power{Wanted: true, PoweredOn: true, Provable: true}, Finalizer: true, Node: NodePresent, Looked: true,
 	}
 	switch s {
 	case Pending:
@@ -45,8 +45,8 @@ func wellNow(f *Facts)          { f.Healthy = true }
 func startedUnhealthy(f *Facts) { f.StartedUnhealthy = true }
 func ownerAsked(f *Facts)       { f.OwnerAsked = true }
 func controlPlane(f *Facts)     { f.ControlPlane = true }
-func anothersTurn(f *Facts)     { f.ControlPlane, f.First = true, false }
-func managerOnIt(f *Facts)      { f.ManagerHere = true }
+func anothersTurn(f *Facts)     { f.ControlPlane, f.Ahead = true, []Ahead{{Text: "b"}} }
+func managerOnIt(f *Facts)      { f.Ahead = []Ahead{{Manager: true}} }
 func fails(f *Facts)            { f.LoopUntil = noon.Add(time.Minute) }
 func failed(f *Facts)           { f.LoopUntil = noon }
 func hostVanished(f *Facts)     { f.Host = HostGone }
@@ -160,7 +160,7 @@ func inheritedFence(f *Facts) {
 	f.Fenced, f.FencedByUs, f.Fencing, f.Inherited = true, true, true, true
 }
 func anothersNode(f *Facts) { f.NodeMismatch = true }
-func nodeTwins(f *Facts)    { f.Twins = true }
+func nodeTwins(f *Facts)    { f.Twin = "n2" }
 
 // longAgo sets Since to five minutes before the pause of resumed began.
 func longAgo(f *Facts) { f.Since = ago(65 * time.Minute) }
@@ -179,7 +179,7 @@ func anyFacts(t *rapid.T) Facts {
 	if f.State == "" {
 		f.Since = time.Time{} // it was not reconciled yet
 	}
-	var keptOff, managed bool
+	var keptOff, managed, first bool
 	rare := []*bool{
 		&f.WasOff, &f.Touched, &f.StartedUnhealthy, &f.Fencing, &f.Marked, &f.Deleting, &f.Finalizer, &f.Stop, &f.Paused, &f.Teardown, &f.Healthy, &f.Unhealthy, &f.OwnerAsked,
 		&f.ControlPlane, &f.NoPowerOff, &keptOff, &f.Fails, &f.KeptOff, &f.HasPowerAnnotations, &f.RebootAsked, &f.RebootPending, &f.HostMarked, &f.Disproved, &f.Looked,
@@ -188,7 +188,7 @@ func anyFacts(t *rapid.T) Facts {
 	for _, is := range rare {
 		*is = rapid.IntRange(0, 4).Draw(t, "rare") == 1
 	}
-	for _, is := range []*bool{&f.First, &f.Wanted, &f.PoweredOn, &managed} {
+	for _, is := range []*bool{&first, &f.Wanted, &f.PoweredOn, &managed} {
 		*is = rapid.IntRange(0, 4).Draw(t, "usual") != 1
 	}
 	if keptOff {
@@ -196,6 +196,9 @@ func anyFacts(t *rapid.T) Facts {
 	}
 	if !managed {
 		f.Unmanaged = "paused"
+	}
+	if !first {
+		f.Ahead = []Ahead{{}}
 	}
 	f.Healthy = f.Healthy && !f.Unhealthy
 	for _, m := range []*time.Time{&f.Since, &f.Began, &f.Asked, &f.Unseen} {

@@ -12,7 +12,6 @@ type guard struct {
 	detail Detail
 }
 
-// tells returns g with detail d.
 func (g guard) tells(d Detail) guard {
 	g.detail = d
 	return g
@@ -67,7 +66,6 @@ func (f Facts) livedOn() bool {
 	return !f.SignSeen.IsZero() && f.Sign.After(f.Memory.Sign)
 }
 
-// over reports whether the power cycle is not needed any more.
 func (s situation) over() bool { return s.Deleting || s.Stop || s.Machine != MachinePresent }
 
 // cycled reports whether the host was powered off and may be on again. A node may be Ready before its host is seen on.
@@ -118,7 +116,7 @@ func (s situation) bootDeadline() time.Time { return s.Since.Add(s.Boot) }
 
 func (s situation) last() bool { return s.Attempt >= s.Attempts() }
 
-func (s situation) queued() bool { return !s.First }
+func (s situation) queued() bool { return len(s.Ahead) > 0 }
 
 // switchedOff reports whether the owner of the host wants it off (spec.online). keptOff reports whether another client keeps the host off.
 func (s situation) switchedOff() bool { return s.Host == HostOurs && !s.Wanted }
@@ -294,8 +292,8 @@ var (
 	loopUnknown = before("power cycles of before not known", loopEnds,
 		func(s situation) bool { return looping.holds(s) && s.Loop.Times == 0 }).tells(RecordsUnread)
 	notFirst      = is("not first in the queue", situation.queued)
-	managerHere   = is("kubemend runs on the host", func(s situation) bool { return s.queued() && s.ManagerHere })
-	placeless     = is("no place by RemediationPolicies", func(s situation) bool { return s.queued() && s.Placeless })
+	managerHere   = is("kubemend runs on the host", func(s situation) bool { return s.queued() && s.Ahead[0].Manager })
+	placeless     = is("no place by RemediationPolicies", func(s situation) bool { return s.queued() && s.Ahead[0].Policy })
 	queuedTooLong = timed("not first in the queue, out of time",
 		func(s situation) time.Time { return s.Since.Add(s.Queue) }, situation.queued)
 	notKeptOffNotFirst = is("not kept powered off, not first in the queue",
@@ -362,16 +360,17 @@ var (
 		func(s situation) bool { return s.ControlPlane && s.Node == NodeUnseen })
 	inherited   = is("fence of a remediation that is gone", func(s situation) bool { return s.Inherited }).tells(FencedBefore)
 	anotherNode = is("another node has the name", func(s situation) bool { return s.NodeMismatch && !s.Fenced })
-	twins       = is("several nodes have the machine's provider ID", func(s situation) bool { return s.Twins }).tells(NodeTwins)
+	twins       = is("several nodes have the machine's provider ID", func(s situation) bool { return s.Twin != "" }).tells(NodeTwins)
 	lateTwins   = timed("several nodes have the machine's provider ID, out of time", situation.stateDeadline,
-		func(s situation) bool { return s.Twins }).tells(NodeTwins)
+		func(s situation) bool { return s.Twin != "" }).tells(NodeTwins)
 	twinsNotFenced = is("several nodes have the machine's provider ID, none fenced",
-		func(s situation) bool { return s.Twins && !s.Fenced }).tells(NodeTwins)
+		func(s situation) bool { return s.Twin != "" && !s.Fenced }).tells(NodeTwins)
 	unmanagedNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && s.Unmanaged != "" })
 	notFenced          = is("node not fenced", func(s situation) bool { return !s.Fenced })
 	notDrained         = is("workload still there", func(s situation) bool { return !s.Drained })
-	drainedIdle        = is("volumes attached that nothing waits for", func(s situation) bool { return s.Idle }).tells(VolumesIdle)
-	unfenceable        = guard{name: "node fenced by us", until: situation.unfenceableUntil, holds: func(s situation) bool {
+	drainedIdle        = is("volumes attached that nothing waits for",
+		func(s situation) bool { return s.IdleVolumes != "" }).tells(VolumesIdle)
+	unfenceable = guard{name: "node fenced by us", until: situation.unfenceableUntil, holds: func(s situation) bool {
 		return s.patient() && s.mayUnfence()
 	}}
 	fenceKept = is("node fenced by us, workload of a host that is off not moved", func(s situation) bool {

@@ -20,7 +20,10 @@ func After(f Facts, step Step, now time.Time) Memory {
 	m.Cause = causeOf(f, step)
 	m = m.withFence(f, step, now).withHost(f, step, now)
 	if goesOn := f.frozen() && !before.Paused.IsZero(); goesOn && step.Do == Wait && step.Next == f.State {
-		m.restore(before) // nothing changed in the pause: another moment in the record would be one more write
+		m.Paused = before.Paused // nothing changed in the pause: another moment in the record would be one more write
+		for i, at := range m.clocks() {
+			*at = *before.clocks()[i]
+		}
 	}
 	return m
 }
@@ -32,7 +35,7 @@ func (m Memory) withAttempt(f Facts, step Step, now time.Time) Memory {
 	if leaves && (f.State == MovingWorkload || f.State == PoweringOff) {
 		m.Moved = step.Reason
 	}
-	waits := !f.First && step.Do == Wait || step.Reason == HostReleasedByOthersReason
+	waits := len(f.Ahead) > 0 && step.Do == Wait || step.Reason == HostReleasedByOthersReason
 	if f.State == Preparing && waits {
 		m.Began = now
 	}
@@ -213,18 +216,8 @@ func (m Memory) Deadline(p Policy) time.Time {
 	return end
 }
 
-// clocks returns the moments from which timeouts count.
 func (m *Memory) clocks() []*time.Time {
 	return []*time.Time{&m.Since, &m.Began, &m.Acted, &m.Asked, &m.Unseen, &m.Receipt, &m.Missing, &m.SignSeen, &m.FencedAt}
-}
-
-// restore sets the clocks of m back to those of before.
-func (m *Memory) restore(before Memory) {
-	clocks := before.clocks()
-	for i, at := range m.clocks() {
-		*at = *clocks[i]
-	}
-	m.Paused = before.Paused
 }
 
 // awake returns m with clocks that do not count a pause: at its end they are moved by its length. If paused, Paused is now.
@@ -275,7 +268,6 @@ func (s Step) awaitsOthers(f Facts) bool {
 	return s.Reason == HostSwitchedOffReason || s.Reason == HostKeptOffReason || s.Reason == HostNotReadyReason && f.SetAside
 }
 
-// acted returns m after the action of step.
 func (m Memory) acted(f Facts, step Step, now time.Time) Memory {
 	switch step.Do {
 	case BeginAttempt:

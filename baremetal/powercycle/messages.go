@@ -7,28 +7,12 @@ import (
 	"time"
 )
 
-// Cycle has what the messages of a power cycle need: what the step was decided on, and the texts that messages quote. A text is empty if
-// nothing is known.
+// Cycle has what the messages of a power cycle need: what the step was decided on.
 type Cycle struct {
 	Facts  Facts
 	Policy Policy
 	// After is what the remediation remembers after the step.
 	After Memory
-
-	// Pause is what pauses the remediation, as a clause.
-	Pause string
-	// Ahead is what the remediation waits for in its queue.
-	Ahead []Ahead
-	// Undoers are the clients that may have undone the last action.
-	Undoers string
-	// Mismatch is why the host is not the machine's, or is missing.
-	Mismatch string
-	// Unseen is why the node cannot be seen. Twin is another node with the machine's provider ID. IdleVolumes are attachments that no pod
-	// needs.
-	Unseen, Twin, IdleVolumes string
-	// Left are the first few of the LeftCount objects that are left on the node.
-	Left      []string
-	LeftCount int
 }
 
 // endReasons has, for each final state, the reason whose message says how the remediation has ended.
@@ -144,7 +128,6 @@ func inBrackets(text, detail string) string {
 	return text + " (" + detail + ")"
 }
 
-// joined joins the texts that are not empty.
 func joined(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), "; ")
 }
@@ -152,8 +135,8 @@ func joined(texts ...string) string {
 // unproven returns what is missing to prove that the host is off.
 func (c *Cycle) unproven() string {
 	switch {
-	case c.Mismatch != "":
-		return c.Mismatch
+	case c.Facts.Mismatch != "":
+		return c.Facts.Mismatch
 	case !c.Facts.Provable:
 		return "the host has no condition Manageable, which the Bare Metal Operator writes since v0.13: " +
 			"without it, only a host that is seen on before it goes off counts as off"
@@ -165,16 +148,16 @@ func (c *Cycle) unproven() string {
 
 // LeftOnNode returns what is left on the node.
 func (c *Cycle) LeftOnNode() string {
-	text := strings.Join(c.Left, ", ")
-	if more := c.LeftCount - len(c.Left); more > 0 {
+	text := strings.Join(c.Facts.Left, ", ")
+	if more := c.Facts.LeftCount - len(c.Facts.Left); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
 }
 
 func (c *Cycle) queue() string {
-	texts := make([]string, 0, len(c.Ahead))
-	for _, ahead := range c.Ahead {
+	texts := make([]string, 0, len(c.Facts.Ahead))
+	for _, ahead := range c.Facts.Ahead {
 		texts = append(texts, ahead.Text)
 	}
 	return strings.Join(texts, "; ")

@@ -23,10 +23,11 @@ func TestAMessageIsCutWhereTheFieldEnds(t *testing.T) {
 func TestTheMessageNamesTheCause(t *testing.T) {
 	cycle := &Cycle{
 		Policy: Policy{Retries: 1}, After: Memory{State: PoweringOff, Attempt: 1},
-		Mismatch: "BareMetalHost ns/h does not exist",
-		Facts:    Facts{Power: Power{Unmanaged: "the host is detached", Trouble: "power management error: timeout"}},
-		Unseen:   "no route", Left: []string{"Pod a/b"}, LeftCount: 3,
-		Ahead: []Ahead{{Text: "HostRemediation b is under way"}},
+		Facts: Facts{
+			Power:    Power{Unmanaged: "the host is detached", Trouble: "power management error: timeout"},
+			Mismatch: "BareMetalHost ns/h does not exist", WhyUnseen: "no route", Left: []string{"Pod a/b"}, LeftCount: 3,
+			Ahead: []Ahead{{Text: "HostRemediation b is under way"}},
+		},
 	}
 	for reason, want := range map[Reason]string{
 		PoweringOffReason:        "(power management error: timeout)",
@@ -97,7 +98,7 @@ func TestEveryStepOfAPowerCycleHasAMessage(t *testing.T) {
 
 func TestWhatIsMissingToProveThatAHostIsOffIsSaid(t *testing.T) {
 	for want, cycle := range map[string]Cycle{
-		"two hosts":                            {Mismatch: "two hosts", Facts: in(PoweringOff, oldBMO)},
+		"two hosts":                            {Facts: in(PoweringOff, oldBMO, func(f *Facts) { f.Mismatch = "two hosts" })},
 		"the host has no condition Manageable": {Facts: in(PoweringOff, oldBMO)},
 		"PowerFailure":                         {Facts: in(PoweringOff, contradicted)},
 		"its annotation reboot.metal3.io is still there": {Facts: in(PoweringOff)},
@@ -114,7 +115,7 @@ func TestARemediationThatIsOverSaysThatItIsPaused(t *testing.T) {
 		Unfence: "The remediation is paused; the fence is removed from the node (with Cluster c)",
 		Wait:    "The remediation is paused (with Cluster c)",
 	} {
-		cycle := &Cycle{After: Memory{State: OwnerRequested, Attempt: 1}, Pause: "with Cluster c"}
+		cycle := &Cycle{After: Memory{State: OwnerRequested, Attempt: 1}, Facts: Facts{Pause: "with Cluster c"}}
 		step := Step{Do: do, From: OwnerRequested, Next: OwnerRequested, Reason: PausedReason}
 		if got := cycle.Message("", step); got != want {
 			t.Errorf("%s: %q, want %q", do, got, want)

@@ -288,7 +288,7 @@ func TestNextInMovingWorkload(t *testing.T) {
 			facts{deleting, fencedBefore, lived, watchedLong}, Advance, Ended, "Cancelled"},
 		{"nor one under a new boot", facts{deleting, fencedBefore, lived, anotherBoot}, Advance, Ended, "Cancelled"},
 		{"volumes that nothing waits for keep no host off",
-			facts{fenced, empty, func(f *Facts) { f.Idle = true }}, Advance, PoweringOn, "WorkloadMoved"},
+			facts{fenced, empty, func(f *Facts) { f.IdleVolumes = "v" }}, Advance, PoweringOn, "WorkloadMoved"},
 		{"a node that goes on to live after it was fenced ends all attempts",
 			facts{fencedBefore, renewedAgain}, Disprove, Failed, "SignOfLife"},
 		{"a node that goes on to live ends all attempts also if nothing had to move",

@@ -283,13 +283,15 @@ type Facts struct {
 	Deleting, Finalizer bool
 	// Stop says that the NodeHealthCheck that made the remediation has timed it out.
 	Stop bool
-	// Paused says that the remediation, its Cluster, its Machine or its Metal3Machine is paused.
+	// Paused says that the remediation, its Cluster, its Machine or its Metal3Machine is paused. Pause says by what, as a clause.
 	Paused bool
+	Pause  string
 	// Teardown says that kubemend is being removed, and has to end what it has begun.
 	Teardown bool
 
-	// Did is what was last done to the host or the node in this attempt and state.
-	Did Did
+	// Did is what was last done to the host or the node in this attempt and state. Undoers names the clients that may have undone it.
+	Did     Did
+	Undoers string
 
 	Machine Machine
 	// Healthy says that the node is Ready and that no health check calls the machine unhealthy.
@@ -299,14 +301,14 @@ type Facts struct {
 	// OwnerAsked says that the owner of the machine was asked to remediate it. Ownerless says that the machine has no owner.
 	OwnerAsked, Ownerless bool
 
-	// ControlPlane says that the machine is a member of a control plane. First says that nothing in the queue goes first (see Queue).
-	ControlPlane, First bool
-	// ManagerHere says that First is false only because the manager runs on this host.
-	ManagerHere bool
-	// Placeless says that First is false only because of RemediationPolicies.
-	Placeless bool
+	// ControlPlane says that the machine is a member of a control plane.
+	ControlPlane bool
+	// Ahead is what the remediation has to wait for before it acts on its host (see Queue); empty if it may begin.
+	Ahead []Ahead
 
 	Host Host
+	// Mismatch is why the host is not the machine's, or is missing, as a clause; empty if it is the machine's.
+	Mismatch string
 	// HostAnew says that the host is not the object that was asked to power off, but a new one with its name. Nothing that was requested
 	// of, or seen on, the old object counts.
 	HostAnew bool
@@ -320,6 +322,8 @@ type Facts struct {
 	Disproved bool
 
 	Node Node
+	// WhyUnseen is why the node cannot be seen, as a clause; empty if it can.
+	WhyUnseen string
 	// Looked says that the node was read from the workload cluster in this reconcile, not from a cache.
 	Looked bool
 	// Fenced says that anybody has fenced the node. FencedByUs says that this remediation has something to remove from the node.
@@ -328,12 +332,14 @@ type Facts struct {
 	Inherited bool
 	// NodeMismatch says that the node is not the machine's: it belongs to another machine, or has registered again.
 	NodeMismatch bool
-	// Twins says that several nodes have the machine's provider ID, so that it is not known which of them runs on the host.
-	Twins bool
+	// Twin is a clause that names another node with the machine's provider ID, so that it is not known which of them runs on the host.
+	Twin string
 	// Drained says that nothing that has to move is left on the node, or of a node that is gone.
 	Drained bool
-	// Idle says that volumes are still attached that no pod needs.
-	Idle bool
+	// Left are the first few of the LeftCount objects that are left on the node. IdleVolumes names attachments that no pod needs.
+	Left        []string
+	LeftCount   int
+	IdleVolumes string
 	// Discarded says that the power cycle does not wait for the workload: the workload cluster is gone or being deleted, or another client
 	// deletes the node.
 	Discarded bool

@@ -154,7 +154,7 @@ func TestWhichStepsCondemnAMachine(t *testing.T) {
 
 func TestWhatIsLeftOnTheNodeIsNamedAndCounted(t *testing.T) {
 	for count, want := range map[int]string{2: "a, b", 5: "a, b and 3 more"} {
-		c := &Cycle{Left: []string{"a", "b"}, LeftCount: count}
+		c := &Cycle{Facts: Facts{Left: []string{"a", "b"}, LeftCount: count}}
 		if got := c.LeftOnNode(); got != want {
 			t.Errorf("of %d %q is said, want %q", count, got, want)
 		}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
 
@@ -16,7 +18,7 @@ type Queue struct {
 	// Self is the remediation itself.
 	Self Queued
 	// KeptOffFor is the UID of another remediation that keeps the host off; empty if none does.
-	KeptOffFor string
+	KeptOffFor types.UID
 	// SameMachine are the other remediations of the machine.
 	SameMachine []Queued
 	// Plane is the control plane that Machine is a member of; nil if Machine is a worker.
@@ -67,8 +69,9 @@ type Ahead struct {
 	Text string
 	// Until is when time alone ends the wait; zero if that is not known.
 	Until time.Time
-	// Manager says that the remediation waits for another replica of the manager to take over.
-	Manager bool
+	// Manager says that the remediation waits for another replica of the manager to take over, Policy that it waits for
+	// RemediationPolicies.
+	Manager, Policy bool
 }
 
 // Ahead returns everything that the remediation waits for at now; nothing if it may begin. Of the kinds of obstacles only the first is
@@ -78,7 +81,7 @@ func (q *Queue) Ahead(now time.Time) []Ahead {
 	case q.Unasked != "":
 		return []Ahead{{Text: q.Unasked}}
 	case q.KeptOffFor != "":
-		return []Ahead{{Text: "the host is kept powered off for remediation " + q.KeptOffFor}}
+		return []Ahead{{Text: "the host is kept powered off for remediation " + string(q.KeptOffFor)}}
 	}
 	for _, other := range q.SameMachine {
 		if other.before(q.Self) {

@@ -14,7 +14,6 @@ const (
 // rules has the rules of all reasons, in the order of a power cycle.
 var rules []Rule
 
-// says adds a rule to rules, and returns its reason.
 func says(rule Rule) Reason {
 	rules = append(rules, rule)
 	return rule.Reason
@@ -38,7 +37,7 @@ var (
 			{do: Release, message: "The remediation is paused; the host is released"},
 			{do: Unfence, message: "The remediation is paused; the fence is removed from the node"},
 		},
-		detail: func(c *Cycle) string { return c.Pause },
+		detail: func(c *Cycle) string { return c.Facts.Pause },
 		Fix:    "when it may go on, remove the annotation cluster.x-k8s.io/paused, or set spec.paused of the Cluster to false",
 		Blocks: true, Passes: true, OnHost: true,
 	})
@@ -86,13 +85,13 @@ var (
 			{do: Wait, message: "The host of the machine cannot be found; waiting for it to come back"},
 			{from: []State{Pending, Preparing}, message: "The machine has no host that could be power-cycled"},
 		},
-		detail: func(c *Cycle) string { return c.Mismatch }, Fix: "register the host again, or delete the Machine",
+		detail: func(c *Cycle) string { return c.Facts.Mismatch }, Fix: "register the host again, or delete the Machine",
 		Blocks: true, OnMachine: true,
 	})
 	HostMismatchReason = says(Rule{
 		Reason: "HostMismatch", Message: "The host does not belong to the machine any more",
 		variants: []variant{{from: []State{Pending, Preparing}, message: "The host does not belong to the machine"}},
-		detail:   func(c *Cycle) string { return c.Mismatch },
+		detail:   func(c *Cycle) string { return c.Facts.Mismatch },
 		Fix:      "see spec.consumerRef of the host, and the annotation metal3.io/BareMetalHost of the Metal3Machine",
 		Blocks:   true, OnMachine: true,
 	})
@@ -166,10 +165,10 @@ var (
 			{from: []State{MovingWorkload}, message: "Another client removed the fence from the node; it is fenced again after a while"},
 		},
 		detail: func(c *Cycle) string {
-			if c.Undoers == "" {
+			if c.Facts.Undoers == "" {
 				return ""
 			}
-			return "likely " + c.Undoers
+			return "likely " + c.Facts.Undoers
 		},
 		Fix:    "find out who removes it, by metadata.managedFields and the audit log",
 		Blocks: true, OnMachine: true,
@@ -264,7 +263,7 @@ var (
 				"powered on"},
 			{detail: NodeTwins, message: "Several nodes have the machine's provider ID: it is not known which of them runs on the host"},
 		},
-		detail: func(c *Cycle) string { return c.Twin },
+		detail: func(c *Cycle) string { return c.Facts.Twin },
 		Fix:    "see which machine the node belongs to: its spec.providerID, and those of the Machines",
 		Blocks: true,
 	})
@@ -275,7 +274,8 @@ var (
 				"the host is powered on without waiting for its workload any longer"},
 			{from: []State{Booting, RequestingOwner}, message: "The workload cluster cannot be asked whether the machine is healthy"},
 		},
-		detail: func(c *Cycle) string { return c.Unseen }, Fix: "repair its API server, unless it only needs this host on", Blocks: true,
+		detail: func(c *Cycle) string { return c.Facts.WhyUnseen },
+		Fix:    "repair its API server, unless it only needs this host on", Blocks: true,
 	})
 	WorkloadMovingReason = says(Rule{
 		Reason: "WorkloadMoving", Message: "Waiting for the workload to leave the node", detail: (*Cycle).LeftOnNode,
@@ -292,7 +292,7 @@ var (
 	})
 	NodeGoneReason      = says(Rule{Reason: "NodeGone", Message: "There is no node any more, and nothing is left of its workload"})
 	WorkloadMovedReason = says(Rule{
-		Reason: "WorkloadMoved", Message: "The workload has moved", detail: func(c *Cycle) string { return c.IdleVolumes },
+		Reason: "WorkloadMoved", Message: "The workload has moved", detail: func(c *Cycle) string { return c.Facts.IdleVolumes },
 		variants: []variant{{detail: VolumesIdle, message: "The workload has moved, but volumes that no pod needs are still attached"}},
 	})
 	UnfencedReason = says(Rule{

@@ -3,6 +3,7 @@ package powercycle
 import (
 	"encoding/binary"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -71,11 +72,11 @@ func (s scene) key() [21]byte {
 		}
 	}
 	for i, b := range []bool{
-		f.Moved != "", f.WasOff, f.StartedUnhealthy, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Healthy, f.OwnerAsked, f.ControlPlane, f.First, f.Wanted, f.PoweredOn, f.Unmanaged == "",
+		f.Moved != "", f.WasOff, f.StartedUnhealthy, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Healthy, f.OwnerAsked, f.ControlPlane, len(f.Ahead) == 0, f.Wanted, f.PoweredOn, f.Unmanaged == "",
 		f.NoPowerOff, f.KeptOff, f.HasPowerAnnotations, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, f.Unhealthy, s.rising, s.cured,
 		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.KeptOffBy != "", f.Stop, f.Teardown, f.Faulted, f.Fails, f.HostAnew, f.Serviced,
 		f.Provable, f.Doubt == "", f.ReceiptAsked, f.ReceiptGiven, f.OutOfReach, f.NewBoot, f.Person != "", f.Held,
-		f.Lived, f.Sign.After(f.Memory.Sign), f.Disproved, f.Twins, f.Waited, f.SetAside, f.SwitchedOn,
+		f.Lived, f.Sign.After(f.Memory.Sign), f.Disproved, f.Twin != "", f.Waited, f.SetAside, f.SwitchedOn,
 	} {
 		if b {
 			bits |= 1 << i
@@ -164,7 +165,7 @@ func (s scene) disturbed() []scene {
 			n.f.SetAside = !n.f.SetAside
 			n.f.Unmanaged = map[bool]string{true: "so"}[n.f.SetAside]
 		},
-		func(n *scene) { n.f.First = !n.f.First },
+		func(n *scene) { n.f.Ahead = []Ahead{{}}[len(n.f.Ahead):] },
 		func(n *scene) { n.f.PoweredOn, n.f.Healthy, n.rising = !n.f.PoweredOn, false, false },
 		func(n *scene) { n.f.KeptOff, n.f.HasPowerAnnotations = false, n.f.RebootAsked },
 		func(n *scene) { n.f.Node = NodeUnseen },
@@ -193,7 +194,7 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.f.HostAnew = n.f.HasPowerAnnotations && n.f.acts() },
 		func(n *scene) { n.stubborn = true },
 		func(n *scene) { n.f.Disproved = !n.f.Disproved },
-		func(n *scene) { n.f.Twins = !n.f.Twins },
+		func(n *scene) { n.f.Twin = map[string]string{"": "n2"}[n.f.Twin] },
 		func(n *scene) { // a crash before Asked was stored
 			if n.f.State == PoweringOff {
 				n.f.Asked, n.f.WasOff = time.Time{}, false
@@ -240,7 +241,7 @@ func wrong(s scene, step Step) string {
 		return "12: condemns a host that is being serviced"
 	case step.Do == Fence && f.NoPowerOff:
 		return "1: fences the node of a host that cannot be off"
-	case f.State == MovingWorkload && step.Next == PoweringOn && f.Node == NodePresent && !f.Twins && !f.Drained && f.KeptOff && noon.Before(f.Began.Add(tick)):
+	case f.State == MovingWorkload && step.Next == PoweringOn && f.Node == NodePresent && f.Twin == "" && !f.Drained && f.KeptOff && noon.Before(f.Began.Add(tick)):
 		return "2: lets the host on before the workload has moved and before the deadline"
 	case step.Do == Release && f.State == MovingWorkload && (f.moving() || !f.Paused && !f.NoPowerOff && !f.Disproved):
 		return "2: releases a host in the middle"
@@ -256,7 +257,7 @@ func wrong(s scene, step Step) string {
 		return "2: removes the fence while the workload of a host that is off is on its way"
 	case step.Do == KeepOff && f.State == PoweringOff && situation{Facts: f}.provenOff() && !f.HostAnew && !f.KeptOff:
 		return "2: holds a host off again that was proven off and released"
-	case (step.Do == KeepOff || step.Do == Reboot) && !f.First:
+	case (step.Do == KeepOff || step.Do == Reboot) && len(f.Ahead) > 0:
 		return "4: holds a second control-plane host off"
 	case step.Do == KeepOff && f.NoPowerOff:
 		return "holds a host off that would be rebooted again and again"
@@ -271,7 +272,8 @@ func wrong(s scene, step Step) string {
 		return "4: power-cycles once more by a proof that was wrong"
 	case (step.Do == KeepOff || step.Do == Reboot || step.Do == Fence || step.Do == BeginAttempt && f.State == Pending) && f.Disproved:
 		return "4: power-cycles a host whose power was wrong before, without a person"
-	case (step.Do == Fence || step.Do == RequestOwner || step.Do == BeginAttempt && (f.State == Pending || f.State == Booting)) && f.Twins:
+	case f.Twin != "" &&
+		(step.Do == Fence || step.Do == RequestOwner || step.Do == BeginAttempt && (f.State == Pending || f.State == Booting)):
 		return "fences, tries again or condemns a machine of which it is not known which node is its own"
 	case step.Do == BeginAttempt && f.Attempt >= walked.Attempts():
 		return "5: begins an attempt too many"
@@ -289,9 +291,9 @@ func wrong(s scene, step Step) string {
 		return "asks the owner of a healthy machine, or of one whose host is kept powered off or not marked"
 	case !step.Next.Final() && step.Again.IsZero() && !f.Paused && f.Person == "":
 		return "8: waits without an end"
-	case step.Reason == "QueueTimedOut" && (f.First || f.Since.IsZero() || noon.Before(f.Since.Add(walked.Queue))):
+	case step.Reason == "QueueTimedOut" && (len(f.Ahead) == 0 || f.Since.IsZero() || noon.Before(f.Since.Add(walked.Queue))):
 		return "8: asks a person although its turn may still come"
-	case step.Next == RequestingOwner && f.State != RequestingOwner && !f.First && !f.KeptOff && f.Host == HostOurs && (f.State == Pending || f.State == Preparing):
+	case step.Next == RequestingOwner && f.State != RequestingOwner && len(f.Ahead) > 0 && !f.KeptOff && f.Host == HostOurs && (f.State == Pending || f.State == Preparing):
 		return "12: condemns a host for the wait for its turn"
 	case step.Do == DropFinalizer && (f.HasPowerAnnotations || f.Node == NodePresent && f.FencedByUs && noon.Before(f.Since.Add(tick))):
 		return "2: ends and has not released the host"
@@ -318,13 +320,13 @@ func (s scene) settles(obeys bool, known map[[21]byte]bool) (undone string) {
 		way = append(way, k)
 		next, step := s.stepped()
 		switch {
-		case next != s:
+		case !reflect.DeepEqual(next, s):
 			s = next
 			continue
 		case obeys && len(s.obeyed()) > 0:
 			s = s.obeyed()[0]
 			continue
-		case !step.Again.IsZero() && !(step.Do == Unfence && s.f.Paused) && s.later().normal() != s:
+		case !step.Again.IsZero() && !(step.Do == Unfence && s.f.Paused) && !reflect.DeepEqual(s.later().normal(), s):
 			s = s.later().normal()
 			continue
 		}

@@ -49,7 +49,7 @@ func starts() []scene {
 	var all []scene
 	for _, change := range []func(*Facts){func(*Facts) {}, controlPlane, cannotBeOff, off, wellNow, noNode, blind, paused} {
 		for _, cured := range []bool{true, false} {
-			f := Facts{Power: Power{Wanted: true, PoweredOn: true, Provable: true}, First: true, Node: NodePresent, Looked: true}
+			f := Facts{Power: Power{Wanted: true, PoweredOn: true, Provable: true}, Node: NodePresent, Looked: true}
 			change(&f)
 			f.State = Pending
 			all = append(all, scene{f: f, cured: cured, disturbances: 2, rising: !f.PoweredOn})

@@ -100,7 +100,6 @@ func (g *Gate) take(ctx context.Context, name string) bool {
 	}
 }
 
-// leave unlocks a scope.
 func (g *Gate) leave(name string) {
 	g.mu.Lock()
 	taken := g.scopes[name].taken

@@ -1,10 +1,8 @@
 package crdgate
 
 import (
-	"context"
 	"strings"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -17,7 +15,7 @@ const (
 	HostCRD         = "baremetalhosts.metal3.io"
 	RecordCRD       = "remediationrecords.kubemend.io"
 	PolicyCRD       = "remediationpolicies.kubemend.io"
-	overrideCRD     = "remediationoverrides.kubemend.io"
+	OverrideCRD     = "remediationoverrides.kubemend.io"
 	betweenCRD      = "metal3machines.infrastructure.cluster.x-k8s.io"
 )
 
@@ -32,11 +30,6 @@ const (
 	// Off does not serve a kind.
 	Off Choice = "off"
 )
-
-// MachineHealthChecks is the service of MachineHealthChecks. Its Start does nothing, because its controllers start with the manager.
-func MachineHealthChecks() *Service {
-	return &Service{CRD: MachineCheckCRD, Choice: Auto, Start: func(context.Context) error { return nil }}
-}
 
 // Metal3Remediations is the service of CAPM3's kind, without a Start, as all services in this file. If CAPM3 installed the CRD, CAPM3's
 // controller serves the kind, and it has no flag to stop that. The lease also identifies it (CAPM3, main.go, LeaderElectionID), because a
@@ -54,15 +47,6 @@ func HostRemediations() *Service {
 	return &Service{CRD: OwnCRD, Needs: []string{HostCRD, betweenCRD}, Choice: Auto}
 }
 
-// Hosts is the service of BareMetalHosts: it releases the hosts that no remediation keeps powered off any more.
-func Hosts() *Service { return &Service{CRD: HostCRD, Choice: Auto} }
-
-// Records is the service of RemediationRecords: it follows remediations and closes their records.
-func Records() *Service { return &Service{CRD: RecordCRD, Choice: Auto} }
-
-// Policies is the service of RemediationPolicies. Without their CRD there are no limits across checks.
-func Policies() *Service { return &Service{CRD: PolicyCRD, Needs: []string{overrideCRD}, Choice: Auto} }
-
 // NodeHealthChecks is the service of medik8s' kind, which checks nodes of the manager's own cluster. medik8s' operator serves the kind if
 // the Operator Lifecycle Manager (OLM) installed the CRD, or if its leader lease is renewed (node-healthcheck-operator, cmd/main.go,
 // LeaderElectionID). Its makefile and catalogue suggest the first of the namespaces; the others are OLM's for operators that watch all
@@ -76,20 +60,6 @@ func NodeHealthChecks(choice Choice) *Service {
 				"openshift-workload-availability", "openshift-operators", "operators", "medik8s", "node-healthcheck-operator-system",
 			},
 		},
-	}
-}
-
-// HostRights returns the rights that power cycles of hosts need, in a namespace or, if it is empty, in all, and the role that has them.
-func HostRights(namespace string) (role string, rights []authorizationv1.ResourceAttributes) {
-	patch := authorizationv1.ResourceAttributes{Verb: "patch", Group: "metal3.io", Resource: "baremetalhosts", Namespace: namespace}
-	return "kubemend-hosts", []authorizationv1.ResourceAttributes{patch}
-}
-
-// NodeRights returns the rights that NodeHealthChecks need, with leases on nodes in the namespace leases, and the role that has them.
-func NodeRights(leases string) (role string, rights []authorizationv1.ResourceAttributes) {
-	return "kubemend-nodes", []authorizationv1.ResourceAttributes{
-		{Verb: "watch", Group: "remediation.medik8s.io", Resource: "nodehealthchecks"}, {Verb: "watch", Resource: "nodes"},
-		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: leases},
 	}
 }
 

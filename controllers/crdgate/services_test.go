@@ -35,7 +35,7 @@ func TestWhoServesAKindIsSaidAlsoWhereNothingIsStarted(t *testing.T) {
 		"or wants none of it":                             {Metal3Remediations(Off), nil, "Off", "it is switched off by a flag"},
 		"HostRemediations are ours beside CAPM3":          {service: HostRemediations(), crds: map[string]map[string]string{own: ofCAPM3, hosts: nil, between: ofCAPM3}},
 		"but not before there are hosts":                  {HostRemediations(), map[string]map[string]string{own: nil}, "Waiting", "these are not installed: " + hosts + ", " + between},
-		"hosts are looked at wherever they are":           {service: Hosts(), crds: map[string]map[string]string{hosts: ofCAPM3}},
+		"hosts are looked at wherever they are":           {&Service{CRD: HostCRD, Choice: Auto}, map[string]map[string]string{hosts: ofCAPM3}, "", ""},
 		"NodeHealthChecks are ours without another owner": {service: NodeHealthChecks(Auto), crds: map[string]map[string]string{nodes: nil}},
 		"of the operator of that name they are not":       {NodeHealthChecks(Auto), map[string]map[string]string{nodes: ofOLM}, "Foreign", olms},
 		"nor of one that version 1 of OLM has installed":  {NodeHealthChecks(Auto), map[string]map[string]string{nodes: ofOLM1}, "Foreign", olm1s},

@@ -186,8 +186,8 @@ const mostRemembered = 10
 func (r *Reconciler) decide(ctx context.Context, obs *observed) (powercycle.Step, error) {
 	for n := 0; ; n++ {
 		step, err := r.verified(ctx, obs, obs.next())
-		if err == nil {
-			err = r.observeUndoers(ctx, obs, step)
+		if err == nil && step.Reason == powercycle.StepUndoneReason {
+			err = r.observeUndoers(ctx, obs)
 		}
 		if err != nil || !step.Do.Remembered() || n == mostRemembered {
 			return step, err

@@ -87,6 +87,7 @@ func fixtureOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *fixture {
 	scheme := runtime.NewScheme()
 	must.Do(t, errors.Join(
 		bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), mendv1.AddToScheme(scheme), nhcv1.AddToScheme(scheme),
+		infrav1.AddToScheme(scheme),
 	))
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(rem, m).
 		WithObjects(rem, m, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}})

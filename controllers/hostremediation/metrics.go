@@ -110,7 +110,7 @@ func unfencedFor(obs *observed, step powercycle.Step) string {
 func stuckAt(obs *observed) time.Time {
 	m := obs.record.Memory
 	switch {
-	case !m.Paused.IsZero() || m.State == powercycle.Pending || !obs.facts.First || m.Person != "":
+	case !m.Paused.IsZero() || m.State == powercycle.Pending || len(obs.facts.Ahead) > 0 || m.Person != "":
 	case m.State == powercycle.Servicing:
 		return m.Since.Add(obs.policy.Servicing + stuckAfter)
 	case m.State == powercycle.Booting || m.SwitchedOn:
@@ -142,68 +142,59 @@ type progress struct {
 	person string
 }
 
-// underWayGauges are the gauges of one collection.
-type underWayGauges struct{ states, keptOff, oldest, stuck, persons *prometheus.GaugeVec }
-
-func newGauges() underWayGauges {
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-	}
-	return underWayGauges{
-		states: gauge("kubemend_host_remediations",
-			"Remediations of hosts in flight, by state of the power cycle.", "namespace", "kind", "state"),
-		keptOff: gauge("kubemend_hosts_kept_powered_off",
-			"Hosts that remediations keep powered off.", "namespace", "kind"),
-		oldest: gauge("kubemend_hosts_kept_powered_off_oldest_timestamp_seconds",
-			"Unix time at which the host that is kept powered off the longest was asked to power off; no series if there is none.",
-			"namespace", "kind"),
-		stuck: gauge("kubemend_host_remediations_stuck",
-			"Remediations of hosts that are a minute past the timeout of their state: something refuses what they ask for.",
-			"namespace", "kind"),
-		persons: gauge("kubemend_host_remediations_waiting_for_person",
-			"Remediations of hosts that wait for a person, by reason: ClusterUnreachable, FencingImpossible, HostGone, HostKeptOff, "+
-				"HostNotReady, HostServiced, HostSwitchedOff, NodeMismatch, OperatorSilent, PowerOffDisproved, QueueTimedOut, "+
-				"StepUndone.",
-			"namespace", "cluster", "kind", "reason"),
-	}
-}
-
-func (g underWayGauges) all() []*prometheus.GaugeVec {
-	return []*prometheus.GaugeVec{g.states, g.keptOff, g.oldest, g.stuck, g.persons}
-}
-
 // Describe implements prometheus.Collector.
 func (u *UnderWay) Describe(descriptions chan<- *prometheus.Desc) {
-	for _, gauge := range newGauges().all() {
+	for _, gauge := range u.gauges() {
 		gauge.Describe(descriptions)
 	}
 }
 
 // Collect implements prometheus.Collector. A remediation becomes stuck by time alone, which is why the gauges are computed at collection.
 func (u *UnderWay) Collect(out chan<- prometheus.Metric) {
-	gauges, now := newGauges(), u.Clock.Now()
+	for _, gauge := range u.gauges() {
+		gauge.Collect(out)
+	}
+}
+
+func (u *UnderWay) gauges() []*prometheus.GaugeVec {
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	}
+	states := gauge("kubemend_host_remediations",
+		"Remediations of hosts in flight, by state of the power cycle.", "namespace", "kind", "state")
+	keptOff := gauge("kubemend_hosts_kept_powered_off",
+		"Hosts that remediations keep powered off.", "namespace", "kind")
+	oldest := gauge("kubemend_hosts_kept_powered_off_oldest_timestamp_seconds",
+		"Unix time at which the host that is kept powered off the longest was asked to power off; no series if there is none.",
+		"namespace", "kind")
+	stuck := gauge("kubemend_host_remediations_stuck",
+		"Remediations of hosts that are a minute past the timeout of their state: something refuses what they ask for.",
+		"namespace", "kind")
+	persons := gauge("kubemend_host_remediations_waiting_for_person",
+		"Remediations of hosts that wait for a person, by reason: ClusterUnreachable, FencingImpossible, HostGone, HostKeptOff, "+
+			"HostNotReady, HostServiced, HostSwitchedOff, NodeMismatch, OperatorSilent, PowerOffDisproved, QueueTimedOut, "+
+			"StepUndone.",
+		"namespace", "cluster", "kind", "reason")
 	for _, r := range u.Reconcilers {
-		oldest := map[string]time.Time{} // by namespace
+		since := map[string]time.Time{} // by namespace
 		for key, value := range r.kept.Range {
 			namespace, kind, progress := key.(client.ObjectKey).Namespace, r.Kind.Kind, value.(kept).progress
 			if progress.state == "" {
 				continue
 			}
-			gauges.states.WithLabelValues(namespace, kind, string(progress.state)).Inc()
+			states.WithLabelValues(namespace, kind, string(progress.state)).Inc()
 			if progress.person != "" {
-				gauges.persons.WithLabelValues(namespace, progress.cluster, kind, progress.person).Inc()
+				persons.WithLabelValues(namespace, progress.cluster, kind, progress.person).Inc()
 			}
-			gauges.keptOff.WithLabelValues(namespace, kind).Add(number(progress.keptOff))
-			gauges.stuck.WithLabelValues(namespace, kind).Add(number(!progress.due.IsZero() && !now.Before(progress.due)))
-			if before, known := oldest[namespace]; !progress.since.IsZero() && (!known || progress.since.Before(before)) {
-				oldest[namespace] = progress.since
-				gauges.oldest.WithLabelValues(namespace, kind).Set(float64(progress.since.Unix()))
+			keptOff.WithLabelValues(namespace, kind).Add(number(progress.keptOff))
+			stuck.WithLabelValues(namespace, kind).Add(number(!progress.due.IsZero() && !u.Clock.Now().Before(progress.due)))
+			if before, known := since[namespace]; !progress.since.IsZero() && (!known || progress.since.Before(before)) {
+				since[namespace] = progress.since
+				oldest.WithLabelValues(namespace, kind).Set(float64(progress.since.Unix()))
 			}
 		}
 	}
-	for _, gauge := range gauges.all() {
-		gauge.Collect(out)
-	}
+	return []*prometheus.GaugeVec{states, keptOff, oldest, stuck, persons}
 }
 
 func number(b bool) float64 {

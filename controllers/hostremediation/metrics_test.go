@@ -196,7 +196,7 @@ func TestAPowerCycleIsCounted(t *testing.T) {
 
 func TestABootIsNotStuckWithinItsOwnTimeout(t *testing.T) {
 	w := &observed{policy: powercycle.PolicyOf(1, 10*time.Minute, 20*time.Minute)}
-	w.facts.First, w.record.Since = true, noon
+	w.record.Since = noon
 	for state, want := range map[powercycle.State]time.Duration{powercycle.PoweringOn: 11 * time.Minute, powercycle.Booting: 21 * time.Minute} {
 		w.record.State = state
 		must.Is(t, want, stuckAt(w).Sub(noon), "%s is stuck after", state)

@@ -3,7 +3,8 @@ package hostremediation
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,7 +42,7 @@ func (r *Reconciler) observeNode(ctx context.Context, obs *observed) {
 	}
 	obs.facts.Node = powercycle.NodeUnseen
 	if obs.cluster == nil {
-		obs.unseenBecause = "its Cluster does not exist"
+		obs.facts.WhyUnseen = "its Cluster does not exist"
 		return
 	}
 	ctx, done := obs.answering(ctx)
@@ -80,8 +81,8 @@ func (r *Reconciler) readNode(ctx context.Context, obs *observed, name string) {
 	}
 	obs.seen, obs.facts.Node = seen, seen.Presence
 	obs.facts.Fenced, obs.facts.FencedByUs, obs.facts.Drained = seen.Fenced, seen.Ours, seen.Drained
-	obs.facts.Inherited, obs.facts.Idle = seen.Inherited, len(seen.Idle) > 0
-	obs.facts.Discarded = obs.facts.Discarded || seen.Deleting
+	obs.facts.Left, obs.facts.LeftCount, obs.facts.IdleVolumes = seen.Left, seen.Count, strings.Join(seen.Idle, ", ")
+	obs.facts.Inherited, obs.facts.Discarded = seen.Inherited, obs.facts.Discarded || seen.Deleting
 	obs.facts.Looked = seen.Presence != powercycle.NodeUnseen
 	obs.facts.Sign, obs.facts.NewBoot = obs.signOfLife()
 	moving := obs.facts.State == powercycle.MovingWorkload || seen.Ours && seen.Fenced
@@ -159,9 +160,9 @@ func (r *Reconciler) observeCached(ctx context.Context, obs *observed, name stri
 	obs.facts.OutOfReach = link.Link != workload.Up
 	obs.facts.ClusterChanged = link.Changed != nil
 	if obs.facts.OutOfReach {
-		obs.unseenBecause = cmp.Or(workload.Plain(link.Changed), "the workload cluster cannot be reached")
+		obs.facts.WhyUnseen = cmp.Or(workload.Plain(link.Changed), "the workload cluster cannot be reached")
 		if link.Changed == nil && link.Silent {
-			obs.unseenBecause = workload.Plain(workload.ErrSilent)
+			obs.facts.WhyUnseen = workload.Plain(workload.ErrSilent)
 		}
 		if link.Recheck > 0 && !obs.facts.State.Final() { // else an event comes, or nothing depends on it
 			obs.recheckAfter(max(link.Recheck, retry))
@@ -187,16 +188,14 @@ func (obs *observed) observeOwnNode(view workload.View) {
 	}
 	twin := health.Other{Name: other.Name, ProviderID: other.Spec.ProviderID, Wanted: machine.Spec.ProviderID}
 	if twin.Twin() {
-		obs.facts.Twins, obs.twin = true, "Node "+twin.Name+" is one of them"
+		obs.facts.Twin = "Node " + twin.Name + " is one of them"
 	}
 }
 
-// judge judges the health of the machine by its node in the cache.
 func (r *Reconciler) judge(ctx context.Context, obs *observed) {
 	cycled := obs.record.State == powercycle.Booting || obs.record.State == powercycle.PoweringOn
 	obs.facts.Up = cycled && obs.record.BootID != "" && obs.booted()
-	obs.unhealthy = r.unhealthyFor(ctx, obs)
-	obs.facts.Healthy = obs.booted() && obs.unhealthy == ""
+	obs.facts.Healthy = obs.booted() && !r.unhealthyFor(ctx, obs) // booted: there is a node
 	if obs.facts.Healthy && remediation.MarkedUnhealthy(obs.machine) {
 		made, marked := remediationrequest.MadeBy(obs.rem)
 		healthy, known := false, false // by the check that made the remediation; only another one may have marked the machine
@@ -259,9 +258,8 @@ func (obs *observed) booted() bool {
 	return !cycled || obs.record.BootID == "" || obs.record.BootID != obs.node.Status.NodeInfo.BootID
 }
 
-// unreadable notes why the node cannot be read.
 func (obs *observed) unreadable(err error) {
-	obs.unseenBecause = workload.Plain(err)
+	obs.facts.WhyUnseen = workload.Plain(err)
 	obs.recheckAfter(unreachableRecheck)
 }
 
@@ -272,12 +270,9 @@ func (obs *observed) recheckAfter(d time.Duration) {
 	}
 }
 
-// unhealthyFor returns the condition of the node that is unhealthy by the NodeHealthCheck that made the remediation, however recent it is;
-// empty if there is none, or if the check cannot be read. A node may be Ready and be remediated for another condition.
-func (r *Reconciler) unhealthyFor(ctx context.Context, obs *observed) string {
-	if obs.node == nil {
-		return ""
-	}
+// unhealthyFor reports whether the node has an unhealthy condition, however recent, by the NodeHealthCheck that made the remediation and
+// that can be read. A node may be Ready and be remediated for another condition.
+func (r *Reconciler) unhealthyFor(ctx context.Context, obs *observed) bool {
 	for _, owner := range obs.rem.GetOwnerReferences() {
 		gv, err := schema.ParseGroupVersion(owner.APIVersion)
 		if err != nil || gv.Group != nhcv1.GroupVersion.Group || owner.Kind != "NodeHealthCheck" {
@@ -288,23 +283,12 @@ func (r *Reconciler) unhealthyFor(ctx context.Context, obs *observed) string {
 			continue // only Ready counts
 		}
 		for _, rule := range check.Spec.UnhealthyConditions {
-			if cond := conditionOf(obs.node, rule.Type); cond != nil && cond.Status == rule.Status {
-				return fmt.Sprintf("NodeHealthCheck %s marks a node unhealthy that has %s=%s", check.Name, rule.Type, rule.Status)
+			if slices.ContainsFunc(obs.node.Status.Conditions, func(cond corev1.NodeCondition) bool {
+				return cond.Type == rule.Type && cond.Status == rule.Status
+			}) {
+				return true
 			}
 		}
 	}
-	return ""
-}
-
-// conditionOf returns a condition of node; nil if node is nil or lacks it.
-func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
-	if node == nil {
-		return nil
-	}
-	for i := range node.Status.Conditions {
-		if cond := &node.Status.Conditions[i]; cond.Type == kind {
-			return cond
-		}
-	}
-	return nil
+	return false
 }

@@ -57,8 +57,6 @@ type observed struct {
 	queue *powercycle.Queue
 	// existing are the remediations of the namespace, read with the queue.
 	existing remediation.Existing
-	// members are the members of the control plane, read with the queue.
-	members []planeMember
 	// confirms says that the queue is read past the cache, because the remediation is about to begin.
 	confirms bool
 	// member says that the machine was a member of a control plane when that was decided.
@@ -88,14 +86,6 @@ type observation struct {
 
 	// predecessor is the UID of a remediation that is gone and whose fence is on the node; empty if there is none.
 	predecessor types.UID
-	// ahead is what goes first; empty if this remediation may begin.
-	ahead []powercycle.Ahead
-	// unhealthy is the unhealthy condition that the node has by the NodeHealthCheck that made the remediation; empty if it has none.
-	unhealthy string
-	// undoers are the clients that may have undone the last action.
-	undoers string
-	// unseenBecause is why the node cannot be read. twin says that another node has the machine's provider ID.
-	unseenBecause, twin string
 	// recheck is when to reconcile again even if no event comes.
 	recheck time.Time
 }
@@ -214,7 +204,6 @@ func (r *Reconciler) idleFor(obs *observed) powercycle.Reason {
 	return ""
 }
 
-// actsOn reports whether this manager acts on the remediation.
 func (r *Reconciler) actsOn(obs *observed) bool {
 	filtered := !capi.Covers(r.WatchFilterValue, obs.rem, obs.cluster)
 	began := !r.untouched(obs)
@@ -222,7 +211,6 @@ func (r *Reconciler) actsOn(obs *observed) bool {
 	return (!filtered || ours) && (began || !r.Teardown)
 }
 
-// untouched reports whether the remediation has not begun.
 func (r *Reconciler) untouched(obs *observed) bool {
 	return obs.record.State == "" && (r.Off && r.Kind.SignsNothing() || !controllerutil.ContainsFinalizer(obs.rem, r.Kind.Finalizer))
 }
@@ -322,7 +310,6 @@ func (r *Reconciler) rememberHost(ctx context.Context, obs *observed) error {
 	return nil
 }
 
-// marks returns the annotations of the remediation on its host.
 func (obs *observed) marks() powercycle.Marks {
 	if obs.found.Host == nil {
 		return powercycle.Marks{}
@@ -337,15 +324,18 @@ func (r *Reconciler) factsOf(obs *observed) powercycle.Facts {
 		power = obs.found.Host.Power
 	}
 	_, stop := obs.rem.GetAnnotations()[nhcv1.TimedOutAnnotation]
+	pause := obs.pause()
 	f := powercycle.Facts{
 		Memory: obs.record.Memory, Did: obs.didBefore(),
 		Deleting:  !obs.rem.GetDeletionTimestamp().IsZero() || !wantsReboot(obs.rem),
 		Finalizer: controllerutil.ContainsFinalizer(obs.rem, r.Kind.Finalizer),
 		Stop:      stop,
-		Paused:    obs.pause() != "" && !r.Teardown, // kubemend must end now, even in a pause
+		Paused:    pause != "" && !r.Teardown, // kubemend must end now, even in a pause
+		Pause:     pause,
 		Teardown:  r.Teardown,
 		Machine:   powercycle.MachineGone,
-		Host:      obs.found.Is, HostAnew: obs.found.Host != nil && obs.record.HostUID != "" && obs.record.HostUID != obs.found.Host.UID,
+		Host:      obs.found.Is, Mismatch: obs.found.Why,
+		HostAnew:    obs.found.Host != nil && obs.record.HostUID != "" && obs.record.HostUID != obs.found.Host.UID,
 		HostUnnamed: obs.found.Unnamed(obs.record.Host), Power: power, Marks: marks,
 		Disproved: obs.found.Is == powercycle.HostOurs && host.Disproved(obs.found.Host),
 		Loop:      obs.loop, LoopUntil: obs.loopUntil,

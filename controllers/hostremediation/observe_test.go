@@ -144,6 +144,9 @@ func TestAllThatAReconcileReadsFromAClusterHasOneDeadline(t *testing.T) {
 // Before the controller is set up, a read from the cache would start an informer.
 func TestRemediationsAreReadFromTheCacheOnceTheyAreWatched(t *testing.T) {
 	k := fixtureOf(t)
+	k.r.Installed = func() ([]remediation.Kind, error) {
+		return []remediation.Kind{remediation.Metal3, remediation.Own}, nil
+	}
 	own := remediation.Own.GroupVersionKind
 	for name, tc := range map[string]struct {
 		r         *Reconciler
@@ -154,6 +157,7 @@ func TestRemediationsAreReadFromTheCacheOnceTheyAreWatched(t *testing.T) {
 	}{
 		"those of a kind":           {k.r, own, k.key.Namespace, true, 1},
 		"those of another place":    {k.r, own, "elsewhere", true, 0},
+		"those of CAPM3's kind":     {k.r, remediation.Metal3.GroupVersionKind, k.key.Namespace, true, 0},
 		"those of a kind of others": {k.r, mendv1.GroupVersion.WithKind("Another"), k.key.Namespace, false, 0},
 		"before it is set up":       {&Reconciler{Installed: k.r.Installed, Client: k.client}, own, k.key.Namespace, false, 0},
 	} {

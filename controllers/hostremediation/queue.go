@@ -38,7 +38,6 @@ const queueRecheck = 10 * time.Second
 // placeInQueue observes whether the remediation may begin. The queue is read once in a reconcile, and only if a step depends on it. The
 // only error is ErrStale: a cache lags behind.
 func (r *Reconciler) placeInQueue(ctx context.Context, obs *observed) error {
-	obs.facts.First = true
 	if !obs.facts.Queues() || obs.machine == nil {
 		return nil
 	}
@@ -49,24 +48,19 @@ func (r *Reconciler) placeInQueue(ctx context.Context, obs *observed) error {
 	}
 	obs.queue.Self = obs.queued()
 	obs.queue.ManagerHere = r.Self.on(obs)
-	ahead := obs.queue.Ahead(obs.now)
-	if len(ahead) == 0 {
-		ahead = r.placeless(ctx, obs)
-		obs.facts.Placeless = len(ahead) > 0
+	if obs.facts.Ahead = obs.queue.Ahead(obs.now); len(obs.facts.Ahead) == 0 {
+		obs.facts.Ahead = r.placeless(ctx, obs)
 	}
-	if len(ahead) == 0 {
-		return nil
+	if len(obs.facts.Ahead) > 0 {
+		obs.recheckAfter(queueRecheck)
 	}
-	obs.facts.First, obs.facts.ManagerHere = false, ahead[0].Manager
-	obs.ahead = ahead
-	obs.recheckAfter(queueRecheck)
 	return nil
 }
 
 // readQueue reads what the remediation may have to wait for. If reading fails, a remediation that is about to begin waits, and one that has
 // begun goes on.
 func (r *Reconciler) readQueue(ctx context.Context, obs *observed) error {
-	obs.queue = &powercycle.Queue{Machine: obs.machine.Name, KeptOffFor: keptOffFor(obs.found.Host, obs.record.By(obs.rem))}
+	obs.queue = &powercycle.Queue{Machine: obs.machine.Name, KeptOffFor: host.KeptOffByOthers(obs.found.Host, obs.record.By(obs.rem))}
 	reader := client.Reader(r.Client)
 	if obs.confirms {
 		reader = r.Live
@@ -83,7 +77,6 @@ func (r *Reconciler) readQueue(ctx context.Context, obs *observed) error {
 		obs.queue.Unasked = workload.Plain(err)
 		return err
 	}
-	r.readLeases(ctx, obs)
 	return nil
 }
 
@@ -120,7 +113,7 @@ func (r *Reconciler) observeMembership(ctx context.Context, obs *observed) error
 	switch {
 	case obs.facts.ControlPlane || obs.node != nil:
 		obs.record.MayControl = false
-	case obs.machine != nil && obs.unseenBecause != "" && obs.record.NodeUID == "" && obs.facts.Queues():
+	case obs.machine != nil && obs.facts.WhyUnseen != "" && obs.record.NodeUID == "" && obs.facts.Queues():
 		list := &clusterv1.MachineList{}
 		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(obs.machine.Namespace), client.MatchingLabels{
 			clusterv1.ClusterNameLabel: obs.machine.Spec.ClusterName,
@@ -135,15 +128,14 @@ func (r *Reconciler) observeMembership(ctx context.Context, obs *observed) error
 // inPlane reports whether the machine is or may be a member of a control plane, and has to wait for the other members.
 func (obs *observed) inPlane() bool { return obs.facts.ControlPlane || obs.record.MayControl }
 
-// readPlane reads the control plane of obs's machine, except the leases of its API servers.
 func (r *Reconciler) readPlane(ctx context.Context, obs *observed) (*controlplane.Plane, error) {
 	view, api := r.planeAPI(ctx, obs)
-	var err error
-	if obs.members, err = r.membersOf(ctx, obs, view, api); err != nil {
+	members, err := r.membersOf(ctx, obs, view, api)
+	if err != nil {
 		return nil, err
 	}
 	plane := &controlplane.Plane{API: api}
-	for _, m := range obs.members {
+	for _, m := range members {
 		member, err := r.memberOf(ctx, obs, m.machine)
 		if err != nil {
 			return nil, err
@@ -156,6 +148,7 @@ func (r *Reconciler) readPlane(ctx context.Context, obs *observed) (*controlplan
 		}
 		plane.Members = append(plane.Members, member)
 	}
+	r.readLeases(ctx, obs, plane, members)
 	return plane, nil
 }
 
@@ -262,7 +255,7 @@ func (r *Reconciler) memberOf(ctx context.Context, obs *observed, m *clusterv1.M
 		return member, nil
 	}
 	keptOff := ""
-	if keptOffFor(found.Host, host.Remediation{}) != "" {
+	if host.KeptOffByOthers(found.Host, host.Remediation{}) != "" {
 		keptOff = "BareMetalHost " + found.Host.Name + " is kept powered off"
 	}
 	// A remediation that waits until a person resets its host must not block the rest of its control plane.
@@ -270,29 +263,25 @@ func (r *Reconciler) memberOf(ctx context.Context, obs *observed, m *clusterv1.M
 	return powercycle.Disrupted(member, keptOff, obeys, queuedOf(obs.existing, m, obs.rem)), nil
 }
 
-// keptOffFor returns the UID of a remediation other than by that keeps h off; empty if none does.
-func keptOffFor(h *host.Host, by host.Remediation) string {
-	if h == nil {
-		return ""
-	}
-	return string(host.KeptOffByOthers(h, by))
-}
-
 // obeys reports whether a host would power off if asked.
 func obeys(p powercycle.Power) bool { return p.Wanted && p.KeptOffBy == "" && p.Unmanaged == "" }
 
-// readLeases adds what the leases of API servers show, and which nodes are in maintenance, if a step depends on that. Leases are read past
-// the cache. If they cannot be read, only the nodes count.
-func (r *Reconciler) readLeases(ctx context.Context, obs *observed) {
-	plane := obs.queue.Plane
-	if r.Reader == nil || plane == nil || plane.API != controlplane.Answers || controlplane.Majority(len(plane.Members)) == 0 {
+// readLeases adds to plane what leases show, if a step depends on that: which API servers renew theirs, and which nodes are in maintenance.
+// Leases are read past the cache. If those of one kind cannot be read, the others count; if none can, only the nodes count.
+func (r *Reconciler) readLeases(ctx context.Context, obs *observed, plane *controlplane.Plane, members []planeMember) {
+	if r.Reader == nil || plane.API != controlplane.Answers || controlplane.Majority(len(members)) == 0 {
 		return
 	}
 	ctx, done := obs.answering(ctx)
 	defer done()
 	reader, err := r.Reader(ctx, client.ObjectKeyFromObject(obs.cluster))
-	if err == nil { // if one kind of leases cannot be read, the other counts
-		err = errors.Join(obs.readServers(ctx, reader), obs.readMaintenance(ctx, reader))
+	if err == nil {
+		renewed, unread := workload.APIServers(ctx, reader)
+		signs := controlplane.Servers(renewed, obs.now)
+		for i, m := range members {
+			plane.Members[i].APIServer = signs[m.machine.Status.NodeRef.Name]
+		}
+		err = errors.Join(unread, readMaintenance(ctx, reader, plane, members, obs.now))
 	}
 	if err != nil {
 		log.FromContext(ctx).Info("Cannot read the leases of the control plane; its nodes alone say which members are alive",
@@ -300,25 +289,10 @@ func (r *Reconciler) readLeases(ctx context.Context, obs *observed) {
 	}
 }
 
-// readServers notes which API servers renew their identity leases.
-func (obs *observed) readServers(ctx context.Context, reader client.Reader) error {
-	renewed, err := workload.APIServers(ctx, reader)
-	if err != nil {
-		return err
-	}
-	signs := controlplane.Servers(renewed, obs.now)
-	for i, m := range obs.members {
-		if node := m.machine.Status.NodeRef.Name; node != "" {
-			obs.queue.Plane.Members[i].APIServer = signs[node]
-		}
-	}
-	return nil
-}
-
 // readMaintenance notes which nodes have a lease: the Node Maintenance Operator, or a NodeHealthCheck of that cluster, may power them off
 // at any moment. A lease of an earlier node with the same name does not count.
-func (obs *observed) readMaintenance(ctx context.Context, reader client.Reader) error {
-	for i, m := range obs.members {
+func readMaintenance(ctx context.Context, reader client.Reader, plane *controlplane.Plane, members []planeMember, now time.Time) error {
+	for i, m := range members {
 		if m.node == nil {
 			continue
 		}
@@ -328,8 +302,8 @@ func (obs *observed) readMaintenance(ctx context.Context, reader client.Reader) 
 		if err := client.IgnoreNotFound(reader.Get(ctx, key, lease)); err != nil {
 			return fmt.Errorf("read lease %s: %w", key, err)
 		}
-		if controlplane.Leased(lease, m.node, "", obs.now) {
-			obs.queue.Plane.Members[i].Away = true
+		if controlplane.Leased(lease, m.node, "", now) {
+			plane.Members[i].Away = true
 		}
 	}
 	return nil
@@ -347,7 +321,8 @@ func (obs *observed) scopes() []string {
 // reportBusy writes into the status that obs waits while another remediation begins. The steps that were decided are dropped.
 func (r *Reconciler) reportBusy(ctx context.Context, obs *observed) error {
 	obs.record, _ = remediation.RecordOf(obs.stored)
-	obs.facts, obs.ahead = r.factsOf(obs), []powercycle.Ahead{{Text: begin.ErrBusy.Error()}}
+	obs.facts = r.factsOf(obs)
+	obs.facts.Ahead = []powercycle.Ahead{{Text: begin.ErrBusy.Error()}}
 	state := cmp.Or(obs.facts.State, powercycle.Pending)
 	step := powercycle.Step{Do: powercycle.Wait, From: state, Next: state, Reason: powercycle.WaitingInQueueReason}
 	obs.remember(step)

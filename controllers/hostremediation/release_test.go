@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -97,7 +98,7 @@ func TestAHostIsReleasedAlsoIfItCannotBeReadWhoseItIs(t *testing.T) {
 			if !strings.Contains(status.Message, "connection refused") {
 				t.Errorf("in %s: %s", status.Step, status.Message)
 			}
-			if tc.end(k); host.KeptOffByOthers(k.host, host.Remediation{}) != "" {
+			if tc.end(k); host.KeptOffByOthers(host.From(k.host), host.Remediation{}) != "" {
 				t.Errorf("the host stays off, in %s: %s", k.remediation().Status.Step, k.remediation().Status.Message)
 			}
 			if powercycle.State(k.remediation().Status.Step) == powercycle.RequestingOwner {
@@ -235,6 +236,20 @@ func TestThePodsThatWereThereAreRememberedWithTheFence(t *testing.T) {
 	if by := k.r.signs(w); !slices.Equal(by.Found, k.seen.Pods) || !by.Long || !by.Fences {
 		t.Errorf("it looks as %+v", by)
 	}
+}
+
+func TestVolumesThatNoPodNeedsAreNamedOnceTheWorkloadHasMoved(t *testing.T) {
+	k := fixtureOf(t)
+	k.obeys()
+	k.seen.Idle = []string{"VolumeAttachment a", "VolumeAttachment b"}
+	k.reaches(powercycle.PoweringOn)
+	told := k.r.Recorder.(*events.FakeRecorder).Events
+	for len(told) > 0 {
+		if strings.Contains(<-told, "no pod needs are still attached (VolumeAttachment a, VolumeAttachment b)") {
+			return
+		}
+	}
+	t.Error("no event names them")
 }
 
 // Kubernetes removes neither pods nor volume attachments of a node that is unfenced while its host is off.

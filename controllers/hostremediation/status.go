@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,14 +53,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, obs *observed, step powerc
 	return nil
 }
 
-// cycle returns what the messages of the power cycle need.
 func (obs *observed) cycle() *powercycle.Cycle {
-	return &powercycle.Cycle{
-		Facts: obs.facts, Policy: obs.policy, After: obs.record.Memory, Pause: obs.pause(), Ahead: obs.ahead,
-		Mismatch: obs.found.Why, Undoers: obs.undoers,
-		Unseen: obs.unseenBecause, Twin: obs.twin, IdleVolumes: strings.Join(obs.seen.Idle, ", "), Left: obs.seen.Left,
-		LeftCount: obs.seen.Count,
-	}
+	return &powercycle.Cycle{Facts: obs.facts, Policy: obs.policy, After: obs.record.Memory}
 }
 
 // milestones are the conditions of an attempt, in order, each with the state that waits for it.
@@ -184,7 +177,7 @@ func statusOf(obs *observed, step powercycle.Step, message string) mendv1.HostRe
 	case powercycle.RemediationLoopReason:
 		status.BlockedUntil = moment(obs.loopUntil)
 	case powercycle.WaitingForPolicyReason:
-		status.Deadline, status.BlockedUntil = nil, moment(obs.ahead[0].Until)
+		status.Deadline, status.BlockedUntil = nil, moment(obs.facts.Ahead[0].Until)
 	}
 	return status
 }

@@ -315,19 +315,16 @@ func (obs *observed) didBefore() powercycle.Did {
 	return obs.kept.did
 }
 
-// observeUndoers reads, for a step that reports an undone action, which clients have written to host or node since the action.
-func (r *Reconciler) observeUndoers(ctx context.Context, obs *observed, step powercycle.Step) error {
-	if step.Reason != powercycle.StepUndoneReason {
-		return nil
-	}
+// observeUndoers names the clients that have written to the host, or to the node if that is to be fenced, since kubemend's last action.
+func (r *Reconciler) observeUndoers(ctx context.Context, obs *observed) error {
 	if obs.record.State == powercycle.MovingWorkload && obs.seen.Node != nil {
-		obs.undoers = undone.WritersSince(obs.seen.Node, "", obs.kept.did.At)
+		obs.facts.Undoers = undone.WritersSince(obs.seen.Node, "", obs.kept.did.At)
 		return nil
 	}
-	found := obs.found
+	found := obs.found // the cache of hosts has no managedFields
 	if err := r.Hosts.Refresh(ctx, &found); err != nil || found.Host == nil {
 		return err
 	}
-	obs.undoers = undone.WritersSince(found.Host, "", obs.kept.did.At)
+	obs.facts.Undoers = undone.WritersSince(found.Host, "", obs.kept.did.At)
 	return nil
 }

@@ -6,11 +6,21 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
 	"github.com/kubemend/kubemend/test/must"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+func readyElsewhere(t *testing.T, pods ...corev1.Pod) bool {
+	t.Helper()
+	live := fake.NewClientBuilder().WithLists(&corev1.PodList{Items: pods}).Build()
+	ready, err := Replica{Name: "own"}.ReadyElsewhere(t.Context(), live)
+	must.Do(t, err)
+	return ready
+}
 
 func TestReadyElsewhere(t *testing.T) {
 	pod := func(name, node string, ready corev1.ConditionStatus, edits ...func(*corev1.Pod)) corev1.Pod {
@@ -29,13 +39,13 @@ func TestReadyElsewhere(t *testing.T) {
 		"a replica that is ready on another node is":  {pod("other", "n2", corev1.ConditionTrue), true},
 		"one on the same node is not":                 {pod("other", "n1", corev1.ConditionTrue), false},
 		"nor one that is not ready":                   {pod("other", "n2", corev1.ConditionFalse), false},
-		"nor one that is being deleted":               {pod("other", "n2", corev1.ConditionTrue, func(p *corev1.Pod) { now := metav1.Now(); p.DeletionTimestamp = &now }), false},
+		"nor one that is being deleted":               {pod("other", "n2", corev1.ConditionTrue, func(p *corev1.Pod) { now := metav1.Now(); p.DeletionTimestamp, p.Finalizers = &now, []string{"x"} }), false},
 		"nor a pod of something else":                 {pod("other", "n2", corev1.ConditionTrue, func(p *corev1.Pod) { p.Labels = nil }), false},
 		"nor one of another installation of the same": {pod("other", "n2", corev1.ConditionTrue, func(p *corev1.Pod) { p.Labels["app.kubernetes.io/instance"] = "b" }), false},
 	} {
-		must.Is(t, tc.want, readyElsewhere([]corev1.Pod{own, tc.other}, "own"), "%s:", name)
+		must.Is(t, tc.want, readyElsewhere(t, own, tc.other), "%s:", name)
 	}
-	if readyElsewhere([]corev1.Pod{pod("other", "n2", corev1.ConditionTrue)}, "own") {
+	if readyElsewhere(t, pod("other", "n2", corev1.ConditionTrue)) {
 		t.Error("another one counts although the node of this one is unknown")
 	}
 }

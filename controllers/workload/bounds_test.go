@@ -63,7 +63,7 @@ func TestTheCacheOfNodesIsNotBelievedForAWhileAfterAnAnswerAboutThemWasCutOff(t 
 	if err := transports.use(c1, kubeconfigOf(server, "token: new", "")); err != nil { // a tenant writes the Secret
 		t.Fatal(err)
 	}
-	circuit := transports.routeOf(c1).circuit
+	circuit := &transports.routeOf(c1).circuit
 	before, _ := circuit.state(now.Now().Add(staleFor - 1))
 	if after, _ := circuit.state(now.Now().Add(staleFor)); !before || after {
 		t.Errorf("it is not believed for another time than %s", staleFor)

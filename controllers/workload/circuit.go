@@ -6,11 +6,14 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 )
 
 const (
@@ -58,10 +61,6 @@ type circuit struct {
 	stale  time.Time // until when the node cache is not trusted
 }
 
-func newCircuit(now clock.PassiveClock) *circuit {
-	return &circuit{clock: now, sent: make(chan struct{}, atOnce)}
-}
-
 // state reports whether the circuit is open at now or the node cache is not trusted, and whether not even a trial request is useful.
 func (c *circuit) state(now time.Time) (open, rests bool) {
 	c.mu.Lock()
@@ -74,7 +73,6 @@ func (c *circuit) rests(now time.Time) bool {
 	return c.open && (c.trying || now.Before(c.until))
 }
 
-// cutOff notes that a list of nodes exceeded a limit.
 func (c *circuit) cutOff() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +98,6 @@ func (c *circuit) enter(ctx context.Context) (trial bool, err error) {
 	return c.open, nil
 }
 
-// leave notes that a request has ended with err.
 func (c *circuit) leave(trial bool, err error) {
 	<-c.sent
 	var timeout net.Error // a connection that is refused blocks no worker, so only a timeout counts
@@ -135,4 +132,33 @@ func final(err error) error {
 		return errLost
 	}
 	return err
+}
+
+// Plain returns a text of err for users. The text must be the same each time, because a status that contains it would otherwise be written
+// again and again. So for a failed connection it is only the kind of failure, without port and request. The message of an API server stays
+// as it is.
+func Plain(err error) string {
+	var answer apierrors.APIStatus
+	var op *net.OpError
+	var request *url.Error
+	var refused *RefusedError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &answer):
+		return answer.Status().Message
+	case errors.As(err, &refused):
+		return refused.Error()
+	case errors.Is(err, clustercache.ErrClusterNotConnected):
+		return "the workload cluster cannot be reached"
+	case errors.Is(err, ErrSilent):
+		return ErrSilent.Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer in time"
+	case errors.As(err, &op):
+		return op.Op + ": " + op.Err.Error()
+	case errors.As(err, &request):
+		return "no connection: " + request.Err.Error()
+	}
+	return err.Error()
 }

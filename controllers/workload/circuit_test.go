@@ -157,7 +157,7 @@ func TestAServerThatHangsHoldsAFewWorkersOnce(t *testing.T) {
 
 func TestARequestThatQueuesGoesOnceAnotherHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCircuit(clock.RealClock{})
+		c := &newRoute(gated, clock.RealClock{}).circuit
 		for range atOnce {
 			if _, err := c.enter(t.Context()); err != nil {
 				t.Fatal(err)
@@ -226,7 +226,7 @@ func TestAClusterIsAskedWhatItAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := testclock.NewFakePassiveClock(noon.Time)
-			c := newCircuit(now)
+			c := &newRoute(gated, now).circuit
 			var sent []bool // the requests in flight: whether each is a trial request
 			for i, what := range happens {
 				switch what {

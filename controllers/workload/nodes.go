@@ -173,8 +173,8 @@ func (w NodeWatch) Watch(nodes cache.Cache) error {
 // store returns a watch that stores the node cache of a cluster in c. ClusterCache begins the watch for every connection, so the cache of a
 // new connection replaces the old cache.
 //
-// A hostile server can invent nodes in a watch. If a cache has more than MostNodes nodes, store drops the cache, and the cluster counts as
-// unreachable until ClusterCache reconnects.
+// A hostile server can invent nodes in a watch. If a cache has more nodes than would fit into a response, store drops the cache, and the
+// cluster counts as unreachable until ClusterCache reconnects.
 func (c *Clusters) store(cluster client.ObjectKey) NodeWatch {
 	return NodeWatch{ID: "kubemend-nodes", begin: func(nodes cache.Cache, informer cache.Informer) error {
 		shared, ok := informer.(toolscache.SharedIndexInformer)
@@ -190,7 +190,7 @@ func (c *Clusters) store(cluster client.ObjectKey) NodeWatch {
 		var count atomic.Int64
 		_, err := shared.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) {
-				if most := c.Transports.MostNodes(); count.Add(1) == most+1 && most > 0 {
+				if most := c.Transports.limit / bytesPerItem; count.Add(1) == most+1 && most > 0 {
 					err := nodes.RemoveInformer(context.Background(), &corev1.Node{})
 					log.Log.Error(err, "A cluster has more nodes than --clustercache-response-limit allows for; they cannot be judged",
 						"Cluster", cluster, "most", most)

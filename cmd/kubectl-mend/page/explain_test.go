@@ -211,7 +211,8 @@ func TestExplanations(t *testing.T) {
 				remembers(r, powercycle.Memory{
 					State: powercycle.Booting, Since: noon.Add(-2 * time.Minute), Attempt: 1, Began: noon.Add(-2 * time.Minute), Paused: noon.Add(-time.Minute),
 				})
-				says(r, powercycle.PausedReason, powercycle.Cycle{Pause: "by its annotation " + clusterv1.PausedAnnotation})
+				facts := powercycle.Facts{Pause: "by its annotation " + clusterv1.PausedAnnotation}
+				says(r, powercycle.PausedReason, powercycle.Cycle{Facts: facts})
 			})), remediation("w1")},
 		"a remediation of a kind that others serve": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff),
 			func(s *scene) {
@@ -380,7 +381,8 @@ func moreHosts() map[string]story {
 		says(r, powercycle.OwnerRequestedReason, powercycle.Cycle{})
 	}
 	moving := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
-		says(r, powercycle.WorkloadMovingReason, powercycle.Cycle{Left: []string{"Pod default/database-0"}, LeftCount: 1})
+		facts := powercycle.Facts{Left: []string{"Pod default/database-0"}, LeftCount: 1}
+		says(r, powercycle.WorkloadMovingReason, powercycle.Cycle{Facts: facts})
 		h.Status.PoweredOn, h.Annotations = false, map[string]string{held("rem-w1"): ""}
 	}
 	deferred := "Waiting for remediation: power-cycling the host did not help"

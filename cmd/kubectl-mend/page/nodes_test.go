@@ -351,7 +351,7 @@ func aRemediation(worker string, state powercycle.State) *mendv1.HostRemediation
 		powercycle.MovingWorkload: powercycle.WorkloadMovingReason, powercycle.PoweringOn: powercycle.PoweringOnReason,
 		powercycle.Booting: powercycle.BootingReason, powercycle.OwnerRequested: powercycle.OwnerRequestedReason,
 		powercycle.Succeeded: powercycle.MachineHealthyReason,
-	}[state], powercycle.Cycle{Ahead: []powercycle.Ahead{{Text: "w2 is being remediated (HostRemediation w2)"}}})
+	}[state], powercycle.Cycle{Facts: powercycle.Facts{Ahead: []powercycle.Ahead{{Text: "w2 is being remediated (HostRemediation w2)"}}}})
 	return rem
 }
 

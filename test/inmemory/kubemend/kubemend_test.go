@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,6 +22,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/inmemory/apiserver"
 	"github.com/kubemend/kubemend/test/inmemory/kubemend"
@@ -213,6 +215,9 @@ func TestAPolicyClaimsChecksThatAreThereOrMadeLaterAndReleasesThem(t *testing.T)
 		Expect(e.here.Create(ctx, builders.MachineHealthCheck(e.cluster, "last"))).To(Succeed())
 		time.Sleep(time.Hour)
 		Expect(claimed("last")()).To(BeEmpty())
+		lease := &coordinationv1.Lease{} // which may be of a manager in the cluster
+		Expect(e.here.Get(ctx, client.ObjectKey{Namespace: policy.Namespace, Name: managerlease.LeaseName}, lease)).To(Succeed())
+		Expect(lease.Annotations[mendv1.ManagerAnnotation]).NotTo(ContainSubstring(`"teardown":true`))
 	})
 }
 

@@ -90,7 +90,7 @@ func newServer() (*inmemory.Server, error) {
 	return s, nil
 }
 
-// setUp sets the controller up in an instance of the manager, as setup/nodehealthcheck.go does.
+// setUp sets the controller up in an instance of the manager, as setup/healthchecks.go does.
 func (e *environment) setUp(i *inmemory.Instance, options controller.Options) error {
 	s, writer := e.server, client.WithFieldOwner(i.Client, mendv1.FieldOwner)
 	kinds := remediationrequest.NewKinds(i.Cache, i.Live, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })

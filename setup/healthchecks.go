@@ -2,9 +2,12 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,11 +21,42 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
+	"github.com/kubemend/kubemend/controllers/claims"
 	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck/admission"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
+
+// addMachineHealthChecks adds the controllers that remediate, claim and release MachineHealthChecks.
+func (p *program) addMachineHealthChecks(ctx context.Context) error {
+	writer := p.writer()
+	requests := &remediationrequest.Requests{Client: writer, Live: p.GetAPIReader()}
+	kinds := remediationrequest.NewKinds(p.GetCache(), p.GetAPIReader(), p.o.namespace, remediationrequest.NewMetadata)
+	p.cached(p.o.namespace, kinds.Cached)
+	newHost := func() *bmov1alpha1.BareMetalHost { return &bmov1alpha1.BareMetalHost{} }
+	hosts := remediationrequest.NewKinds(p.GetCache(), p.GetAPIReader(), p.o.namespace, newHost)
+	recorder := p.GetEventRecorder("kubemend")
+	p.checks = &machinehealthcheck.Reconciler{
+		Client: writer, Live: p.GetAPIReader(), Clusters: p.clusters,
+		Requests: requests, Kinds: kinds, Hosts: hosts, Recorder: recorder, Clock: clock.RealClock{},
+		Installed: p.services.Installed, Records: p.records, Metal: p.hosts, Verify: p.clusters.Verify,
+		Unclaimed: p.o.machineHealthChecks.Unclaimed, WatchFilterValue: p.o.watchFilter, Resync: p.o.syncPeriod, Ledger: p.ledger,
+	}
+	releaser := &machinehealthcheck.Releaser{
+		Client: writer, Live: p.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: recorder,
+		Discovery: p.discovery, Unclaimed: p.o.machineHealthChecks.Unclaimed, WatchFilterValue: p.o.watchFilter,
+	}
+	claiming := &claims.Reconciler{
+		Client: p.GetClient(), Ledger: p.ledger, Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: p.o.watchFilter,
+	}
+	concurrent := controller.Options{MaxConcurrentReconciles: p.o.machineHealthChecks.Concurrency}
+	ten := controller.Options{MaxConcurrentReconciles: 10}
+	return errors.Join(
+		p.checks.SetupWithManager(ctx, p, p.connections, concurrent), claiming.SetupWithManager(p, ten), releaser.SetupWithManager(p, ten),
+	)
+}
 
 // nodeCluster returns the manager's own cluster for the NodeHealthCheck controller, with a cache of its own. The manager's cache has only
 // the objects in --namespace, while requests and templates may be in any namespace, and of requests it has only metadata. Reads of
@@ -54,7 +88,10 @@ func (p *program) nodeCluster(contact *nodehealthcheck.Contact) (cluster.Cluster
 // nodeService returns the service of NodeHealthChecks as the flags configure it.
 func nodeService(o *Options) *crdgate.Service {
 	service := crdgate.NodeHealthChecks(o.nodeChecks)
-	service.Role, service.Rights = crdgate.NodeRights(o.nodeHealthChecks.LeaseNamespace)
+	service.Role, service.Rights = "kubemend-nodes", []authorizationv1.ResourceAttributes{
+		{Verb: "watch", Group: "remediation.medik8s.io", Resource: "nodehealthchecks"}, {Verb: "watch", Resource: "nodes"},
+		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: o.nodeHealthChecks.LeaseNamespace},
+	}
 	if !o.gates.Enabled(nodeHealthCheck) {
 		service.Choice, service.Gate = crdgate.Off, nodeHealthCheck
 	}
