@@ -2,9 +2,11 @@ package nodehealthcheck
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -24,6 +26,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 func TestTheLeasesOfAPIServersSayWhichMembersLive(t *testing.T) {
@@ -430,9 +433,7 @@ func TestUntilOrphansWereSearchedForNoMemberIsRemediated(t *testing.T) {
 			k.r.search.Store(int32(searching))
 			k.apis.err = tc.err
 			if tc.tried {
-				if err := k.r.searchOnce(t.Context()); !errors.Is(err, tc.err) {
-					t.Fatal(err)
-				}
+				_ = k.r.searchOnce(t.Context())
 			}
 			k.bad("m0")
 			k.settle("nhc")
@@ -444,6 +445,43 @@ func TestUntilOrphansWereSearchedForNoMemberIsRemediated(t *testing.T) {
 			k.search()
 			k.settle("nhc")
 			k.wants("in the end", "Reboot/m0")
+		})
+	}
+}
+
+func TestTheSearchForOrphansEndsAndEnqueuesTheChecksOnce(t *testing.T) {
+	others := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "metrics.k8s.io"}: errors.New("its node is bad")}}
+	for name, tc := range map[string]struct {
+		err   error
+		still bool
+	}{
+		"when everything was read":                                      {},
+		"when only the API servers of others did not answer":            {err: others},
+		"and goes on without enqueueing them again while it is failing": {err: errors.New("out of order"), still: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newFixture(t)
+				enqueued, ended := 0, make(chan struct{})
+				k.r.started, k.r.enqueueAll = make(chan struct{}), func() { enqueued++ }
+				close(k.r.started)
+				k.r.search.Store(int32(searching))
+				k.apis.err = tc.err
+				ctx, stop := context.WithCancel(t.Context())
+				go func() {
+					defer close(ended)
+					must.Do(t, k.r.searchOrphans(ctx))
+				}()
+				select {
+				case <-ended:
+					must.Equal(t, false, tc.still, "it goes on")
+				case <-time.After(time.Minute):
+					must.Equal(t, true, tc.still, "it goes on")
+				}
+				stop()
+				<-ended
+				must.Equal(t, 1, enqueued, "times that all checks are enqueued")
+			})
 		})
 	}
 }

@@ -192,7 +192,7 @@ func (r *Reconciler) searchedFor() searchState {
 	return searchState(r.search.Load())
 }
 
-// searchOrphans repeats searchOnce until it succeeds.
+// searchOrphans repeats searchOnce until it succeeds, and enqueues all checks when its state changes.
 func (r *Reconciler) searchOrphans(ctx context.Context) error {
 	now := r.Clock.Now()
 	r.memory.began.CompareAndSwap(nil, &now) // the first check may be created much later
@@ -203,29 +203,30 @@ func (r *Reconciler) searchOrphans(ctx context.Context) error {
 	}
 	// The poll ends with success or when the manager stops; neither is an error.
 	_ = wait.PollUntilContextCancel(ctx, searchRetry, true, func(ctx context.Context) (bool, error) {
-		err := r.searchOnce(ctx)
+		before, err := r.searchedFor(), r.searchOnce(ctx)
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Cannot search everywhere for orphaned requests of NodeHealthChecks")
+			log.FromContext(ctx).Error(err, "Cannot search for orphaned requests of NodeHealthChecks")
 		}
-		r.enqueueAll()
+		if r.searchedFor() != before {
+			r.enqueueAll()
+		}
 		return err == nil, nil
 	})
 	return nil
 }
 
-// searchOnce watches all kinds with requests that a NodeHealthCheck created. The state becomes searched even if discovery fails for some
-// API groups: they belong to aggregated API servers, such as a metrics server, which may be down because of the unhealthy node.
+// searchOnce watches all kinds with requests that a NodeHealthCheck created. It ignores API groups whose discovery fails: they belong to
+// aggregated API servers, such as a metrics server, which may be down because of the unhealthy node, but requests are objects of CRDs.
 func (r *Reconciler) searchOnce(ctx context.Context) error {
-	lists, err := r.Discovery.ServerPreferredResources()
-	_, others := discovery.GroupDiscoveryFailedErrorGroups(err)
-	if err != nil {
-		err = fmt.Errorf("discover kinds of remediation requests: %w", err)
+	lists, err := r.Discovery.ServerPreferredResources() // returns the readable groups even with an error
+	if discovery.IsGroupDiscoveryFailedError(err) {
+		log.FromContext(ctx).Info("Searched for orphaned requests, but not in all groups of the API", "reason", err.Error())
+		err = nil
 	}
-	failed := r.Watches.Discover(ctx, lists, remediationrequest.NodeChecksMarks()...)
-	if failed == nil && (err == nil || others) {
-		r.search.Store(int32(searched))
-	} else {
-		r.search.CompareAndSwap(int32(searching), int32(searchFailed))
+	if err = errors.Join(err, r.Watches.Discover(ctx, lists, remediationrequest.NodeChecksMarks()...)); err != nil {
+		r.search.Store(int32(searchFailed))
+		return fmt.Errorf("discover kinds of remediation requests: %w", err)
 	}
-	return errors.Join(err, failed)
+	r.search.Store(int32(searched))
+	return nil
 }
