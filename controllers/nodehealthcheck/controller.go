@@ -285,9 +285,9 @@ type memory struct {
 // keepExhausted remembers the nodes for which the check has no step left after this plan.
 func (m *memory) keepExhausted(state *observed, plan *Plan) {
 	exhausted := map[string]bool{}
-	for i := range plan.Decisions {
-		if plan.Decisions[i].Would < 0 {
-			exhausted[state.facts.Nodes[i].Name] = true
+	for _, decision := range plan.Decisions {
+		if decision.Would < 0 {
+			exhausted[decision.Name] = true
 		}
 	}
 	m.exhausted.Store(state.check.Name, exhausted)
@@ -323,16 +323,15 @@ func remembers(state *observed, plan *Plan, outcomes []outcome) Memory {
 	memory := plan.Memory
 	for k := range outcomes {
 		o := &outcomes[k]
-		for j := range o.n.Requests {
-			id := o.n.Requests[j].ID()
-			known := memory.Requests[id]
-			known.Flagged = known.Flagged || o.flagged(j)
-			known.Unpatchable = known.Unpatchable || slices.Contains(o.unpatchable, j)
-			memory.Requests[id] = known
+		for j := range o.Requests {
+			r := &o.Requests[j]
+			known := memory.Requests[r.ID()]
+			known.Flagged, known.Unpatchable = known.Flagged || r.flagged(), known.Unpatchable || r.unpatchable
+			memory.Requests[r.ID()] = known
 		}
 		if o.refused != nil {
 			unanswered := begin.Lost(o.refused) || errors.Is(o.refused, begin.ErrUnasked)
-			memory.Refusals[o.n.Name] = memory.Refusals[o.n.Name].Again(o.Start, o.tried, unanswered, state.facts.Now)
+			memory.Refusals[o.Name] = memory.Refusals[o.Name].Again(o.Start, o.tried, unanswered, state.facts.Now)
 		}
 	}
 	return memory

@@ -134,7 +134,7 @@ func TestTurnsOfAConditionAreRemembered(t *testing.T) {
 				n.Object.UID, cond.Status, cond.LastTransitionTime = "uid-a", corev1.ConditionStatus(is.status), metav1.NewTime(epoch.Add(-is.since))
 				f.Now, f.Nodes = epoch.Add(is.at), []Node{n}
 				p := Decide(f)
-				f.Memory, d = p.Memory, &p.Decisions[0]
+				f.Memory, d = p.Memory, p.Decisions[0]
 			}
 			if got := d.Verdict.Findings[0].Due; !got.Equal(epoch.Add(tc.want)) {
 				t.Errorf("unhealthy at %s, want after %s", got, tc.want)
@@ -189,7 +189,7 @@ func TestTheStepAfterOneThatCannotBeRequested(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)
 			for i, want := range tc.want {
-				d := &p.Decisions[i]
+				d := p.Decisions[i]
 				if given := which(d, func(r RequestState) bool { return r.GiveUp }); d.Start != want || len(given) > 0 {
 					t.Errorf("node %d: step %d starts, want %d; %v are given up", i, d.Start, want, given)
 				}
@@ -224,7 +224,7 @@ func TestTheStepAfterAShortRecovery(t *testing.T) {
 				f.Now, f.Nodes = epoch.Add(after), []Node{n}
 				p := Decide(f)
 				f.Memory = p.Memory
-				return &p.Decisions[0]
+				return p.Decisions[0]
 			}
 			for after := time.Duration(0); after < tc.healthy; after += time.Second {
 				if after < tc.kept {
@@ -332,7 +332,7 @@ func TestWhichNodesAreMissing(t *testing.T) {
 			p := Decide(tc.given)
 			got := map[string]time.Time{}
 			for i := range p.Decisions {
-				if d := &p.Decisions[i]; d.Missing {
+				if d := p.Decisions[i]; d.Missing {
 					got[tc.given.Nodes[i].Name] = d.MissedSince
 					if d.Class != budget.Unhealthy || !d.InFlight {
 						t.Errorf("it counts as %q, in flight: %t", d.Class, d.InFlight)

@@ -146,7 +146,7 @@ func begins(n *Node, d *Decision) bool {
 func TestARemediationStartsExactlyIfThereAreNoBlockers(t *testing.T) {
 	holds(t, func(t *rapid.T, f *Facts, p *Plan) {
 		for i := range p.Decisions {
-			n, d := &f.Nodes[i], &p.Decisions[i]
+			n, d := &f.Nodes[i], p.Decisions[i]
 			if d.Starts() != (len(d.Blockers) == 0) {
 				t.Fatalf("node %s starts: %t, and its blockers are %+v", n.Name, d.Starts(), d.Blockers)
 			}
@@ -164,7 +164,7 @@ func TestARemediationStartsExactlyIfThereAreNoBlockers(t *testing.T) {
 func TestNothingStartsThatMustNot(t *testing.T) {
 	holds(t, func(t *rapid.T, f *Facts, p *Plan) {
 		for i := range p.Decisions {
-			n, d := &f.Nodes[i], &p.Decisions[i]
+			n, d := &f.Nodes[i], p.Decisions[i]
 			if !d.Starts() {
 				continue
 			}
@@ -199,7 +199,7 @@ func TestNothingBeginsAboveTheLimit(t *testing.T) {
 		}
 		atMost := map[string]int{"100%": total, "40%": total * 40 / 100, "1": 1}[f.Check.Spec.MaxUnhealthy.String()]
 		for i := range p.Decisions {
-			if begins(&f.Nodes[i], &p.Decisions[i]) && p.Population.Total() == total && unhealthy > atMost {
+			if begins(&f.Nodes[i], p.Decisions[i]) && p.Population.Total() == total && unhealthy > atMost {
 				t.Fatalf("node %s begins, as %d of %d are unhealthy, of at most %d", f.Nodes[i].Name, unhealthy, total, atMost)
 			}
 		}
@@ -213,7 +213,7 @@ func TestNeverTwoNodesOfTheControlPlane(t *testing.T) {
 			n := &f.Nodes[i]
 			switch {
 			case !n.ControlPlane():
-			case begins(n, &p.Decisions[i]):
+			case begins(n, p.Decisions[i]):
 				beginning++
 			case len(n.Requests) > 0:
 				busy++
@@ -229,7 +229,7 @@ func TestNeverTwoNodesOfTheControlPlane(t *testing.T) {
 func TestWhatHasBegunEndsWhenTheNodeIsHealthy(t *testing.T) {
 	holds(t, func(t *rapid.T, f *Facts, p *Plan) {
 		for i := range f.Nodes {
-			n, d := &f.Nodes[i], &p.Decisions[i]
+			n, d := &f.Nodes[i], p.Decisions[i]
 			if !n.Exists() || f.Concerns(n) || len(n.Unseen) > 0 || f.TerminatingLeft && n.terminating() {
 				continue
 			}
@@ -239,7 +239,7 @@ func TestWhatHasBegunEndsWhenTheNodeIsHealthy(t *testing.T) {
 					t.Fatalf("the request %d of %+v stays", j, n)
 				}
 			}
-			if len(n.Requests)+len(n.Orphaned) == 0 && n.Lease.own() && d.Lease != DropLease {
+			if len(n.Requests)+len(n.Orphaned) == 0 && n.Lease.own() && d.Leasing != DropLease {
 				t.Fatalf("the lease of %+v stays", n)
 			}
 		}
@@ -258,7 +258,7 @@ func TestWhatIsWaitedForIsLookedAtAgain(t *testing.T) {
 			t.Fatalf("it is looked at again at %s", p.Recheck)
 		}
 		for i := range f.Nodes {
-			n, d := &f.Nodes[i], &p.Decisions[i]
+			n, d := &f.Nodes[i], p.Decisions[i]
 			if !d.Next.At.IsZero() && !d.Next.At.After(f.Now) {
 				t.Fatalf("%+v comes next, which is over", d.Next)
 			}
@@ -267,7 +267,7 @@ func TestWhatIsWaitedForIsLookedAtAgain(t *testing.T) {
 			if b := d.Blocker(); d.Verdict.State == health.Unhealthy {
 				by("the end of what blocks", n, cmp.Or(b.Again, b.Until))
 			}
-			if n.Lease.own() && d.Lease == KeepLease && len(n.Requests) > 0 && n.Exists() {
+			if n.Lease.own() && d.Leasing == KeepLease && len(n.Requests) > 0 && n.Exists() {
 				by("the lease", n, n.Lease.expiry())
 			}
 		}

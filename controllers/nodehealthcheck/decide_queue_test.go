@@ -84,28 +84,17 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 		"one whose request was deleted once": {
 			of(due(10), due(20, deletedBefore(1), deleted(was(0, 30*time.Second)))).with(plane("ab")), "NotFirstInQueue b; RequestDeleted",
 		},
-		"one whose request was refused a minute ago":                 {of(due(10), due(20)).with(plane("ab"), refused("b", time.Minute)), "NotFirstInQueue b; "},
-		"the longest if the requests of all were refused":            {of(due(10), due(20)).with(plane("ab"), refused("a", 0), refused("b", 0)), "NotFirstInQueue b; "},
-		"not one that something else blocks":                         {of(due(10), due(20, excluded)).with(plane("ab")), "; NodeExcluded, NotFirstInQueue a"},
-		"not one that etcd cannot do without":                        {of(due(10), due(20)).with(plane("ab", etcd("b"))), "; NotFirstInQueue a"},
-		"the longest says so if etcd can do without none":            {of(due(10), due(20)).with(plane("ab", etcd("ab"))), "NotFirstInQueue b; EtcdAtRisk etcd"},
-		"the majority comes before etcd":                             {of(due(20), due(10)).with(plane("cde", etcd("ab"))), "MajorityAtRisk, EtcdAtRisk etcd; MajorityAtRisk, NotFirstInQueue a"},
-		"while nothing is due, the pending one that comes due first": {of(due(-2), due(-3)).with(plane("ab")), "WithinTimeout; WithinTimeout, NotFirstInQueue a"},
-		"wherever that comes in the order of their names":            {of(due(-3), due(-2)).with(plane("ab")), "WithinTimeout, NotFirstInQueue b; WithinTimeout"},
-		"one of two at the same moment":                              {of(due(-3), due(-3)).with(plane("ab")), "WithinTimeout; WithinTimeout, NotFirstInQueue a"},
-		"but for one that something else will block":                 {of(due(-2, excluded), due(-3)).with(plane("ab")), "WithinTimeout, NodeExcluded, NotFirstInQueue b; WithinTimeout"},
-		"and for one with a request":                                 {of(due(-2, asked()), due(-3)).with(plane("ab")), "WithinTimeout; WithinTimeout"},
-		"a lease that ends before does not count": {
-			of(due(-2, leased(leaseFor("NMO", 2*time.Minute, 0, 0))), due(-3)).with(plane("ab")), "WithinTimeout, LeaseTaken; WithinTimeout, NotFirstInQueue a",
-		},
-		"one that ends later does": {
-			of(due(-2, leased(leaseFor("NMO", 2*time.Minute+time.Second, 0, 0))), due(-3)).with(plane("ab")), "WithinTimeout, LeaseTaken, NotFirstInQueue b; WithinTimeout",
-		},
-		"what etcd will say":                   {of(due(-2), due(-3)).with(plane("ab", etcd("a"))), "WithinTimeout, EtcdAtRisk etcd; WithinTimeout, NotFirstInQueue a"},
-		"also of the last one":                 {of(due(-3), due(-2)).with(plane("ab", etcd("b"))), "WithinTimeout, NotFirstInQueue b; WithinTimeout, EtcdAtRisk etcd"},
-		"a pending one behind one that is due": {of(due(-2), due(10)).with(plane("ab")), "WithinTimeout, NotFirstInQueue b; "},
-		"none waits for one that is excluded":  {of(due(10, excluded), due(-2)).with(plane("ab")), "NodeExcluded; WithinTimeout"},
-		"no node besides":                      {of(due(10), lost()).with(plane("a")), "; "},
+		"one whose request was refused a minute ago":      {of(due(10), due(20)).with(plane("ab"), refused("b", time.Minute)), "NotFirstInQueue b; "},
+		"the longest if the requests of all were refused": {of(due(10), due(20)).with(plane("ab"), refused("a", 0), refused("b", 0)), "NotFirstInQueue b; "},
+		"not one that something else blocks":              {of(due(10), due(20, excluded)).with(plane("ab")), "; NodeExcluded, NotFirstInQueue a"},
+		"not one that etcd cannot do without":             {of(due(10), due(20)).with(plane("ab", etcd("b"))), "; NotFirstInQueue a"},
+		"the longest says so if etcd can do without none": {of(due(10), due(20)).with(plane("ab", etcd("ab"))), "NotFirstInQueue b; EtcdAtRisk etcd"},
+		"the majority comes before etcd":                  {of(due(20), due(10)).with(plane("cde", etcd("ab"))), "MajorityAtRisk, EtcdAtRisk etcd; MajorityAtRisk, NotFirstInQueue a"},
+		"none of several that are pending":                {of(due(-2), due(-3)).with(plane("ab")), "WithinTimeout; WithinTimeout"},
+		"what etcd will say of a pending one":             {of(due(-2), due(-3)).with(plane("ab", etcd("a"))), "WithinTimeout, EtcdAtRisk etcd; WithinTimeout"},
+		"a pending one behind one that is due":            {of(due(-2), due(10)).with(plane("ab")), "WithinTimeout, NotFirstInQueue b; "},
+		"none waits for one that is excluded":             {of(due(10, excluded), due(-2)).with(plane("ab")), "NodeExcluded; WithinTimeout"},
+		"no node besides":                                 {of(due(10), lost()).with(plane("a")), "; "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)
@@ -133,7 +122,7 @@ func TestANodeThatWaitsForTheControlPlaneIsLookedAtAgain(t *testing.T) {
 		"it will be in a moment":  of(lost(ofPlane)).with(plane("", func(c *ControlPlane) { c.Searching = true })),
 	} {
 		p := Decide(f)
-		d := &p.Decisions[0]
+		d := p.Decisions[0]
 		if want := askedAgain([]Blocker{{Again: epoch.Add(time.Minute)}}); d.Starts() || d.Next != want || p.Recheck.After(want.At) {
 			t.Errorf("%s: next %+v, looked at again at %s", name, d.Next, p.Recheck)
 		}
@@ -197,8 +186,8 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 				tc.of(controlPlane)
 			}
 			facts := &Facts{Now: epoch, ControlPlane: controlPlane, Nodes: []Node{{Name: "m0"}}}
-			d := &decider{f: facts, p: &Plan{Decisions: make([]Decision, 1)}}
-			c := d.caseOf(0, &view{})
+			d := newDecider(facts, &Plan{})
+			c := d.caseOf(d.p.Decisions[0])
 			var got string
 			if blockers := c.ask(ofControlPlane); len(blockers) > 0 {
 				got = strings.TrimPrefix(blockers[0].Text, strings.Replace(quorumLoss, "{node}", "m0", 1))

@@ -156,7 +156,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)
-			d := &p.Decisions[0]
+			d := p.Decisions[0]
 			if diff := cmp.Diff(tc.want, reasons(d.Blockers), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("blockers (-want +got):\n%s", diff)
 			}

@@ -29,7 +29,7 @@ func TestWhateverIsDoneAboutANodeIsCarriedOut(t *testing.T) {
 	for name, d := range map[string]Decision{
 		"end": about(RequestState{End: true}), "note": about(RequestState{Note: map[string]any{"a": nil}}),
 		"adopt": about(RequestState{Adopt: true}), "give up": about(RequestState{GiveUp: true}),
-		"lease": {Lease: DropLease}, "confirmation": {Unconfirm: true}, "nothing": about(RequestState{}),
+		"lease": {Leasing: DropLease}, "confirmation": {Unconfirm: true}, "nothing": about(RequestState{}),
 	} {
 		if d.Start = -1; d.acts() == (name == "nothing") {
 			t.Errorf("%s: acts %t", name, d.acts())
@@ -67,12 +67,12 @@ func TestWhatTheAPIServerMustConfirm(t *testing.T) {
 	} {
 		f := of(lost())
 		f.Memory = Decide(f).Memory
-		if d := f.again(0, tc.now); !slices.Equal(reasons(d.Blockers), tc.want) || d.Starts() != (tc.want == nil) {
+		if d := f.again(&f.Nodes[0], tc.now); !slices.Equal(reasons(d.Blockers), tc.want) || d.Starts() != (tc.want == nil) {
 			t.Errorf("%s: %v, want %v", name, reasons(d.Blockers), tc.want)
 		}
 	}
 	f := of(healthy(silentMember))
-	if d := f.again(0, live(healthy())); d.Starts() {
+	if d := f.again(&f.Nodes[0], live(healthy())); d.Starts() {
 		t.Errorf("Ready is missing in the cache alone: %+v", d)
 	}
 }
@@ -184,8 +184,8 @@ func TestWhatADeletedCheckReleases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := of(tc.node).with(func(f *Facts) { f.Templates = nil })
 			p := Release(f, tc.uninstalling)
-			d := &p.Decisions[0]
-			if diff := cmp.Diff(tc.want, released{which(d, func(r RequestState) bool { return r.End }), d.Lease}, cmpopts.EquateEmpty()); diff != "" {
+			d := p.Decisions[0]
+			if diff := cmp.Diff(tc.want, released{which(d, func(r RequestState) bool { return r.End }), d.Leasing}, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("released (-want +got):\n%s", diff)
 			}
 			if d.Starts() || d.Would >= 0 {

@@ -71,9 +71,11 @@ func (r *Reconciler) endOrphans(ctx context.Context, name string, listed map[typ
 		if o.again {
 			at = health.Earliest(at, now.Add(enqueue.Conflicted))
 		}
-		for _, j := range o.ended {
-			log.FromContext(ctx).Info("Reported an event", "reason", nhcv1.EventRemediationRemoved, "note",
-				fmt.Sprintf("Deleted %s: no controller acts on the check that made it", o.n.Requests[j].Ref()))
+		for j := range o.Requests {
+			if o.Requests[j].ended {
+				log.FromContext(ctx).Info("Reported an event", "reason", nhcv1.EventRemediationRemoved, "note",
+					fmt.Sprintf("Deleted %s: no controller acts on the check that made it", o.Requests[j].Ref()))
+			}
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -285,19 +285,19 @@ func (r *Reconciler) recorded(
 	record := recordOf(state, o)
 	if record.Spec.Target.Machine != nil {
 		within, done := context.WithTimeout(ctx, hostWithin)
-		records.OnHost(&record.Spec.Target, r.Records.HostOf(within, o.n.Machine.Object))
+		records.OnHost(&record.Spec.Target, r.Records.HostOf(within, o.Machine.Object))
 		done()
 	}
 	record.Namespace, record.Name, record.UID = at.Namespace, at.Name, uid
-	record = r.Records.Begin(ctx, "NodeHealthCheck", record, unhealthySince(&state.facts, o.n))
+	record = r.Records.Begin(ctx, "NodeHealthCheck", record, unhealthySince(&state.facts, o.Node))
 	records.Carry(req, record)
 	return record
 }
 
 // recorded returns the record of the remediation from its earlier requests; zero if there is none.
 func (o *outcome) recorded() (types.NamespacedName, types.UID) {
-	for j := len(o.n.Requests) - 1; j >= 0; j-- {
-		if carried, uid := records.CarriedBy(o.n.Requests[j].Object); carried.Name != "" && !o.Requests[j].Over {
+	for j := len(o.Requests) - 1; j >= 0; j-- {
+		if carried, uid := records.CarriedBy(o.Requests[j].Object); carried.Name != "" && !o.Requests[j].Over {
 			return carried, uid
 		}
 	}
@@ -323,12 +323,12 @@ func recordOf(state *observed, o *outcome) *mendv1.RemediationRecord {
 	record := &mendv1.RemediationRecord{}
 	spec := &record.Spec
 	spec.Remediator, spec.Decided = mendv1.RemediatedByRequest, metav1.NewTime(state.facts.Now)
-	if o.n.Machine.There() {
-		records.OnMachine(record, o.n.Machine.Object)
+	if o.Machine.There() {
+		records.OnMachine(record, o.Machine.Object)
 		spec.Target.ClusterName = "" // the nodes belong to the manager's own cluster, so no Cluster owns the record
 	}
-	spec.Target.Node, spec.Target.ControlPlane = records.NodeRef(o.n.Name, o.n.ID()), o.n.ControlPlane()
-	records.OnNode(&spec.Target, o.n.Object)
+	spec.Target.Node, spec.Target.ControlPlane = records.NodeRef(o.Name, o.ID()), o.ControlPlane()
+	records.OnNode(&spec.Target, o.Object)
 	spec.Requester.Check = &mendv1.RecordRef{
 		APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: state.check.Name, UID: string(state.check.UID),
 	}
