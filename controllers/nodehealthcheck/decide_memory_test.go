@@ -179,7 +179,10 @@ func TestTheStepAfterOneThatCannotBeRequested(t *testing.T) {
 		"a lease that fails is no request": {of(lost()).with(two, refusals(Refusal{Last: epoch})), []int{0}},
 		"for all that are refused":         {of(lost(), lost()).with(two, refusals(no(long), no(long))), []int{1, 1}},
 		"for the first while it is down":   {of(lost(), lost()).with(two, refusals(down(long), down(tooLong))), []int{0, 1}},
-		"for none while another is on it":  {of(lost(), onSecond).with(two, refusals(down(tooLong))), []int{0, -1}},
+		"for none while another is on it":  {of(lost(), onSecond).with(two, refusals(down(long), down(tooLong))), []int{0, -1}},
+		"for the next when its time there is over": {
+			of(lost(), lost(asked(on(1), startedBefore(tooLong), notified))).with(two, refusals(down(long), down(2*tooLong))), []int{1, -1},
+		},
 		"also if another had a step that is no more": {
 			of(lost(), lost(deleted(givenUp(was(0, time.Hour))))).with(two, refusals(down(long), onStep(2, down(tooLong)))), []int{1, 1},
 		},
@@ -267,8 +270,8 @@ func TestWhatTheLimitsCount(t *testing.T) {
 		"a healthy node that has left it":                 {of(healthy(unselected)), budget.Population{}},
 		"a node that is gone, whose request is there":     {of(gone(asked())), budget.Population{Unhealthy: 1, InFlight: 1}},
 		"one whose request cannot be read":                {of(gone(unseen)), budget.Population{Unhealthy: 1, InFlight: 1}},
-		"one whose request is not released soon":          {of(gone(asked(deleting(ClingingFor - 1)))), budget.Population{Unhealthy: 1, InFlight: 1}},
-		"one whose request is not released for very long": {of(gone(asked(deleting(ClingingFor)))), budget.Population{}},
+		"one whose request is not released soon":          {of(gone(asked(deleting(clingingFor - 1)))), budget.Population{Unhealthy: 1, InFlight: 1}},
+		"one whose request is not released for very long": {of(gone(asked(deleting(clingingFor)))), budget.Population{}},
 		"one that a person has deleted":                   {of(gone()), budget.Population{}},
 	} {
 		t.Run(name, func(t *testing.T) {

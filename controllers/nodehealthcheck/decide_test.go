@@ -162,7 +162,7 @@ func TestWhatADeletedCheckReleases(t *testing.T) {
 	ours := func(renewed time.Duration) func(*Node) {
 		return leased(leaseFor(us, 11*time.Minute, time.Hour, renewed))
 	}
-	clings := asked(kept, deleting(ClingingFor))
+	clings := asked(kept, deleting(clingingFor))
 	for name, tc := range map[string]struct {
 		node         Node
 		uninstalling bool
@@ -178,7 +178,7 @@ func TestWhatADeletedCheckReleases(t *testing.T) {
 		"not the lease of another holder":        {lost(leased(leaseFor("NMO", time.Hour, 0, 0))), false, released{}, 0},
 		"not while a remediator keeps a request": {lost(clings, ours(0)), false, released{}, 5 * time.Minute},
 		"but during an uninstall":                {lost(clings, ours(0)), true, released{Lease: DropLease}, 0},
-		"which waits for ten minutes":            {lost(asked(kept, deleting(ClingingFor-1)), ours(0)), true, released{}, 5 * time.Minute},
+		"which waits for ten minutes":            {lost(asked(kept, deleting(clingingFor-1)), ours(0)), true, released{}, 5 * time.Minute},
 		"for all requests of the node":           {lost(clings, asked(deleting(0)), ours(0)), true, released{}, 5 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {

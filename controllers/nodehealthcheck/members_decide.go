@@ -13,9 +13,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// ClingingFor is how long kubemend waits for the end of a request that is being deleted.
-const ClingingFor = 10 * time.Minute
-
 // ControlPlane is what is known about the control plane of the cluster.
 type ControlPlane struct {
 	Unread    string // why the control plane could not be read; empty if it was read

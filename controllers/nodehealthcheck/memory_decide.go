@@ -169,7 +169,7 @@ func (c *Case) gone() {
 	for j := range c.Requests {
 		r := &c.Requests[j]
 		if !r.Deleting().IsZero() {
-			c.lookAgain(later(r.Deleting().Add(ClingingFor), c.f.Now))
+			c.lookAgain(later(r.Deleting().Add(clingingFor), c.f.Now))
 			c.stops(r)
 			continue
 		}

@@ -202,8 +202,8 @@ func (r *Request) Deleting() time.Time {
 // Kept reports whether the request has finalizers.
 func (r *Request) Kept() bool { return len(r.Object.GetFinalizers()) > 0 }
 
-// Clings reports whether the request has had a deletionTimestamp for ClingingFor, because its remediator keeps its finalizers.
-func (r *Request) Clings(now time.Time) bool { return idleFor(r.Deleting(), ClingingFor, now) }
+// Clings reports whether the request has had a deletionTimestamp for clingingFor, because its remediator keeps its finalizers.
+func (r *Request) Clings(now time.Time) bool { return idleFor(r.Deleting(), clingingFor, now) }
 
 // notified reports whether the request has the annotation that makes its remediator stop. Remediators ignore the annotation's value.
 func (r *Request) notified() bool {

@@ -24,6 +24,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
+const clingingFor = remediationrequest.ClingingFor
+
 func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error {
 	if err := r.listAll(ctx, state, state.sort); err != nil {
 		return err
