@@ -15,7 +15,7 @@ import (
 func (d *decider) recall() {
 	last, next := &d.f.Memory, &d.p.Memory
 	next.Decided = d.f.Now
-	next.Requests, next.Refusals, next.Recoveries = map[string]RequestMemory{}, map[string]Refusal{}, map[string]Recovery{}
+	next.Requests, next.Refusals = map[string]RequestMemory{}, map[string]Refusal{}
 	for _, decision := range d.p.Decisions {
 		n := decision.Node
 		for j := range n.Requests {
@@ -32,7 +32,6 @@ func (d *decider) recall() {
 			}
 		}
 		d.recallRefusal(decision)
-		d.recallRecovery(decision)
 	}
 }
 
