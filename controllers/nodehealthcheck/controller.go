@@ -109,7 +109,7 @@ type Reconciler struct {
 	Teardown       bool          // kubemend is being uninstalled: no remediation begins, and all requests are deleted
 
 	memory     memory
-	search     atomic.Int32  // searchState of the search for orphaned requests
+	searched   atomic.Bool   // orphaned requests of all kinds were searched for
 	idle       atomic.Bool   // Serve has stopped the reconciles
 	started    chan struct{} // closed when the controller has started, and enqueueAll is set
 	enqueueAll func()        // enqueues all checks, also deleted checks that have left requests or leases behind

@@ -33,8 +33,8 @@ func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
 	}
 	c := &ControlPlane{}
 	state.facts.ControlPlane = c
-	if orphans := r.searchedFor(); orphans != searched { // when the search ends it enqueues the check
-		c.Unread, c.Searching = OrphansUnsearched, orphans == searching
+	if !r.orphansKnown() { // when the search ends it enqueues the check
+		c.Unread = "orphaned requests have not been searched for"
 		return
 	}
 	namespaces, err := r.readAll(ctx, state)

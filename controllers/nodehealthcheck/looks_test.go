@@ -306,7 +306,7 @@ var looks = map[string]looked{
 		badMembers("m0")(k)
 	}},
 	"one of the control plane before orphans were searched for": {five: true, happens: func(k *fixture) {
-		k.r.search.Store(int32(searching))
+		k.r.searched.Store(false)
 		badMembers("m0")(k)
 	}},
 }

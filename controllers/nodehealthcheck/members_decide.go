@@ -15,15 +15,11 @@ import (
 
 // ControlPlane is what is known about the control plane of the cluster.
 type ControlPlane struct {
-	Unread    string // why the control plane could not be read; empty if it was read
-	Searching bool   // Unread will end soon: the search for orphaned requests goes on
+	Unread string // why the control plane could not be read; empty if it was read
 	// Members come from nodes, Machines, requests of all checks, and leases of API servers; none if the control plane is unread.
 	Members []controlplane.Member
 	Etcd    Etcd
 }
-
-// OrphansUnsearched is a value of ControlPlane.Unread; all others are errors.
-const OrphansUnsearched = "orphaned requests could not be searched for"
 
 // Etcd is what is known about OpenShift's etcd; zero for a cluster without it.
 type Etcd struct {

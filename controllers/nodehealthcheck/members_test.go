@@ -333,7 +333,7 @@ func (k *fixture) search() {
 func (k *fixture) restart() {
 	kinds := k.kinds()
 	k.r.memory, k.r.Kinds, k.r.Watches = memory{}, kinds, kinds
-	k.r.search.Store(int32(searching))
+	k.r.searched.Store(false)
 	k.search()
 }
 
@@ -393,14 +393,14 @@ func TestTheOrphanedLeaseOfADeletedCheckIsReleasedAfterARestart(t *testing.T) {
 }
 
 func TestUntilOrphansWereSearchedForNoMemberIsRemediated(t *testing.T) {
-	const why = "orphaned requests could not be searched for"
+	const why = "orphaned requests have not been searched for"
 	for name, tc := range map[string]struct {
 		err   error
 		tried bool
 		want  []string
 		told  bool
 	}{
-		"not before the search, which is not reported":  {},
+		"not before the search, and users hear of it":   {told: true},
 		"not after it has failed, and users hear of it": {err: errors.New("out of order"), tried: true, told: true},
 		"then it begins": {tried: true, want: []string{"Reboot/m0"}},
 		"the API servers of others, which do not answer, hold up no check": {
@@ -410,7 +410,7 @@ func TestUntilOrphansWereSearchedForNoMemberIsRemediated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newFixture(t, five(check("nhc"))...)
-			k.r.search.Store(int32(searching))
+			k.r.searched.Store(false)
 			k.apis.err = tc.err
 			if tc.tried {
 				_ = k.r.searchOnce(t.Context())
@@ -432,12 +432,12 @@ func TestUntilOrphansWereSearchedForNoMemberIsRemediated(t *testing.T) {
 func TestTheSearchForOrphansEndsAndEnqueuesTheChecksOnce(t *testing.T) {
 	others := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "metrics.k8s.io"}: errors.New("its node is bad")}}
 	for name, tc := range map[string]struct {
-		err   error
-		still bool
+		err  error
+		want int // how often all checks are enqueued
 	}{
-		"when everything was read":                                      {},
-		"when only the API servers of others did not answer":            {err: others},
-		"and goes on without enqueueing them again while it is failing": {err: errors.New("out of order"), still: true},
+		"when everything was read":                           {want: 1},
+		"when only the API servers of others did not answer": {err: others, want: 1},
+		"and goes on while it is failing":                    {err: errors.New("out of order")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -445,7 +445,6 @@ func TestTheSearchForOrphansEndsAndEnqueuesTheChecksOnce(t *testing.T) {
 				enqueued, ended := 0, make(chan struct{})
 				k.r.started, k.r.enqueueAll = make(chan struct{}), func() { enqueued++ }
 				close(k.r.started)
-				k.r.search.Store(int32(searching))
 				k.apis.err = tc.err
 				ctx, stop := context.WithCancel(t.Context())
 				go func() {
@@ -454,13 +453,13 @@ func TestTheSearchForOrphansEndsAndEnqueuesTheChecksOnce(t *testing.T) {
 				}()
 				select {
 				case <-ended:
-					must.Equal(t, false, tc.still, "it goes on")
+					must.Equal(t, 1, tc.want, "it has ended")
 				case <-time.After(time.Minute):
-					must.Equal(t, true, tc.still, "it goes on")
+					must.Equal(t, 0, tc.want, "it goes on")
 				}
 				stop()
 				<-ended
-				must.Equal(t, 1, enqueued, "times that all checks are enqueued")
+				must.Equal(t, tc.want, enqueued, "times that all checks are enqueued")
 			})
 		})
 	}
@@ -468,7 +467,7 @@ func TestTheSearchForOrphansEndsAndEnqueuesTheChecksOnce(t *testing.T) {
 
 func TestOthersThanMembersDoNotWaitForTheSearch(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	k.r.search.Store(int32(searchFailed))
+	k.r.searched.Store(false)
 	badB(k)
 	k.wants("a worker is remediated", "Reboot/b")
 }

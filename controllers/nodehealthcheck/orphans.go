@@ -150,7 +150,7 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 	if err != nil || check == nil {
 		return result, err
 	}
-	err = r.record(ctx, state, state.dropped(r.searchedFor() == searched && !left))
+	err = r.record(ctx, state, state.dropped(r.orphansKnown() && !left))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
@@ -176,25 +176,11 @@ func (state *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
 	return next
 }
 
-// searchState is the state of the search for requests of kinds that no check names any more, because their check was deleted while no
-// manager ran.
-type searchState int32
+// orphansKnown reports whether the search for requests of kinds that no check names any more is over. Their check was deleted while no manager
+// ran. Without a manager there is no search.
+func (r *Reconciler) orphansKnown() bool { return r.Discovery == nil || r.searched.Load() }
 
-const (
-	searching    searchState = iota // the first attempt, which takes only a moment
-	searchFailed                    // the search is repeated
-	searched
-)
-
-// searchedFor returns the state of the search; searched if there is no manager and so no search.
-func (r *Reconciler) searchedFor() searchState {
-	if r.Discovery == nil {
-		return searched
-	}
-	return searchState(r.search.Load())
-}
-
-// searchOrphans repeats searchOnce until it succeeds, and enqueues all checks when its state changes.
+// searchOrphans repeats searchOnce until it succeeds, and then enqueues all checks.
 func (r *Reconciler) searchOrphans(ctx context.Context) error {
 	now := r.Clock.Now()
 	r.memory.began.CompareAndSwap(nil, &now) // the first check may be created much later
@@ -205,14 +191,12 @@ func (r *Reconciler) searchOrphans(ctx context.Context) error {
 	}
 	// The poll ends with success or when the manager stops; neither is an error.
 	_ = wait.PollUntilContextCancel(ctx, searchRetry, true, func(ctx context.Context) (bool, error) {
-		before, err := r.searchedFor(), r.searchOnce(ctx)
-		if err != nil {
+		if err := r.searchOnce(ctx); err != nil {
 			log.FromContext(ctx).Error(err, "Cannot search for orphaned requests of NodeHealthChecks")
+			return false, nil
 		}
-		if r.searchedFor() != before {
-			r.enqueueAll()
-		}
-		return err == nil, nil
+		r.enqueueAll()
+		return true, nil
 	})
 	return nil
 }
@@ -226,9 +210,8 @@ func (r *Reconciler) searchOnce(ctx context.Context) error {
 		err = nil
 	}
 	if err = errors.Join(err, r.Watches.Discover(ctx, lists, remediationrequest.NodeChecksMarks()...)); err != nil {
-		r.search.Store(int32(searchFailed))
 		return fmt.Errorf("discover kinds of remediation requests: %w", err)
 	}
-	r.search.Store(int32(searched))
+	r.searched.Store(true)
 	return nil
 }

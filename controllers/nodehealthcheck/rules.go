@@ -258,16 +258,8 @@ var rules = []Rule{
 	placeless(place.GroupRate, "The limit rack of RemediationPolicy fleet/racks in b07 is reached: 6 have begun within an hour"),
 	placeless(place.SlowStart, "The limit rack of RemediationPolicy fleet/racks in b07 is reached: 1 remediations are not proven yet"),
 	{
-		Reason: "ControlPlaneSearched", Event: skipped, asked: ofControlPlane, Quiet: true, // the search ends soon
-		When:    func(c *Case) bool { return c.f.ControlPlane != nil && c.f.ControlPlane.Searching },
-		Message: quorumLoss + "the control plane could not be read: {error}", Why: func(c *Case) string { return c.f.ControlPlane.Unread },
-		EndsWhen: membersReturn, Again: inAMinute,
-	},
-	{
 		Reason: "ControlPlaneUnread", Event: skipped, asked: ofControlPlane,
-		When: func(c *Case) bool {
-			return c.f.ControlPlane != nil && !c.f.ControlPlane.Searching && c.f.ControlPlane.Unread != ""
-		},
+		When:    func(c *Case) bool { return c.f.ControlPlane != nil && c.f.ControlPlane.Unread != "" },
 		Message: quorumLoss + "the control plane could not be read: {error}", Why: func(c *Case) string { return c.f.ControlPlane.Unread },
 		EndsWhen: membersReturn, Again: inAMinute,
 	},
