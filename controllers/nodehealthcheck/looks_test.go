@@ -289,7 +289,7 @@ var looks = map[string]looked{
 		}},
 	"a node that is terminating": {happens: func(k *fixture) {
 		k.installs("machinehealthchecks.machine.openshift.io")
-		k.makes(shippedCheck())
+		k.makes(machineCheck("machine-api-termination-handler", "Terminating"))
 		k.bad("b")
 		n := k.node("b")
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Terminating", Status: corev1.ConditionTrue})
