@@ -268,12 +268,7 @@ func TestARemediatorThatMayNotBeNotifiedIsReportedOnce(t *testing.T) {
 	k.remove(node("b", nil))
 	k.settle("nhc")
 	k.after(nodeAway)
-	k.fails = func(verb string, obj client.Object) error {
-		if verb == "patch" {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "reboots"}, obj.GetName(), nil)
-		}
-		return nil
-	}
+	k.refuses("patch", "", apierrors.NewForbidden(schema.GroupResource{Resource: "reboots"}, "", nil))
 	k.reconciles("nhc")
 	before := k.writes
 	k.reconciles("nhc")
