@@ -92,14 +92,7 @@ func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 		node.SetName(o.Name)
 		o.try(r.annotate(ctx, node, map[string]any{nhcv1.ConfirmedHealthyAnnotation: nil}))
 	}
-	var taken *coordinationv1.Lease
-	var leased error
-	switch o.Leasing {
-	case TakeLease, RenewLease:
-		taken, leased = r.take(ctx, state, o)
-	case DropLease:
-		leased = r.giveBack(ctx, o.Lease.Lease)
-	}
+	taken, leased := r.lease(ctx, state, o)
 	o.try(leased)
 	o.gaveUp = o.GaveUp.Do == escalation.GiveUp && o.notNotified == nil
 	if o.notNotified != nil || !o.Starts() {
@@ -306,4 +299,15 @@ func (r *Reconciler) giveBack(ctx context.Context, lease *coordinationv1.Lease) 
 		return fmt.Errorf("delete lease %s: %w", client.ObjectKeyFromObject(lease), err)
 	}
 	return nil
+}
+
+// lease carries out the decision about the lease on the node, and returns the lease if it was taken or renewed.
+func (r *Reconciler) lease(ctx context.Context, state *observed, o *outcome) (*coordinationv1.Lease, error) {
+	switch o.Leasing {
+	case TakeLease, RenewLease:
+		return r.take(ctx, state, o)
+	case DropLease:
+		return nil, r.giveBack(ctx, o.Lease.Lease)
+	}
+	return nil, nil
 }

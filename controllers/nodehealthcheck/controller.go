@@ -142,7 +142,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case r.Teardown:
 		return r.tearDown(ctx, name, check, now)
 	case check == nil || !check.DeletionTimestamp.IsZero():
-		return r.release(ctx, name, now)
+		r.forget(name)
+		result, _, err := r.endOrphans(ctx, name, nil, now)
+		return result, err
 	}
 	r.memory.began.CompareAndSwap(nil, &now)
 	state, err := r.observe(ctx, check, now)

@@ -37,13 +37,6 @@ const (
 	searchRetry  = 15 * time.Second
 )
 
-// release deletes the requests and leases of the deleted check called name.
-func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (ctrl.Result, error) {
-	r.forget(name)
-	result, _, err := r.endOrphans(ctx, name, nil, now)
-	return result, err
-}
-
 // endOrphans deletes the requests of the check called name. It deletes the lease on a node after the last request for the node is gone,
 // because until then its remediator may work. Listed has the requests in the check's status, if the check still exists. It returns whether
 // requests are left.

@@ -161,8 +161,7 @@ func (c *Case) timeout() string {
 		return ""
 	}
 	f := &c.Verdict.Findings[i]
-	return fmt.Sprintf("Its timeout of %s has not expired: Node condition %s is %s (%s)",
-		f.Limit, f.Signal.Type, f.Signal.Status, f.Signal.Reason)
+	return fmt.Sprintf("Its timeout of %s has not expired: %s", f.Limit, f.Observed())
 }
 
 // stuckAt returns when the deletion of the Node counts as stuck; zero if the Node is not being deleted.
