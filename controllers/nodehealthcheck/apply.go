@@ -65,7 +65,7 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan) 
 // together.
 func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcome) {
 	r.mark(ctx, state, o)
-	if !o.Starts() || o.begun() || !o.ControlPlane() {
+	if !o.starts() || o.begun() || !o.controlPlane() {
 		r.step(ctx, state, o)
 		return
 	}
@@ -83,7 +83,7 @@ func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcom
 // in between, the next reconcile goes on, because the annotation says that the previous step was given up.
 func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 	first := !o.begun()
-	if o.Starts() && first && !r.confirmed(ctx, state, o) {
+	if o.starts() && first && !r.confirmed(ctx, state, o) {
 		return
 	}
 	if o.Unconfirm {
@@ -95,7 +95,7 @@ func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 	taken, leased := r.lease(ctx, state, o)
 	o.try(leased)
 	o.gaveUp = o.GaveUp.Do == escalation.GiveUp && o.notNotified == nil
-	if o.notNotified != nil || !o.Starts() {
+	if o.notNotified != nil || !o.starts() {
 		return
 	}
 	if leased != nil {
@@ -140,7 +140,7 @@ func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
 			} else {
 				decided.unpatchable = notifies && forbidden
 			}
-			decided.noted = state.facts.Single() && forbidden || o.try(err)
+			decided.noted = state.facts.single() && forbidden || o.try(err)
 		}
 		if decided.ended = decided.End && o.try(r.Requests.Delete(ctx, obj)); decided.ended {
 			r.memory.written.Of(obj.GroupVersionKind().GroupKind()).Forget(client.ObjectKeyFromObject(obj))
@@ -201,11 +201,11 @@ func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome)
 	if err != nil {
 		err = fmt.Errorf("read node %s: %w", o.Name, err)
 	} else if node == nil || node.UID != o.Object.UID || node.ResourceVersion != o.Object.ResourceVersion {
-		if live := state.facts.again(o.Node, node); !live.Starts() {
+		if live := state.facts.again(o.Node, node); !live.starts() {
 			doubt = fmt.Sprintf("%s of node %s", live.Blockers[0].Reason, o.Name)
 		}
 	}
-	if err == nil && doubt == "" && o.ControlPlane() {
+	if err == nil && doubt == "" && o.controlPlane() {
 		doubt, err = r.confirmTurn(ctx, state)
 	}
 	if doubt != "" && r.memory.of(state.check.Name).failed >= doubtful {

@@ -27,7 +27,7 @@ import (
 )
 
 func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
-	mayBegin := func(n Node) bool { return n.ControlPlane() && state.facts.Concerns(&n) && n.mayBegin() }
+	mayBegin := func(n Node) bool { return n.controlPlane() && state.facts.Concerns(&n) && n.mayBegin() }
 	if len(state.facts.Awaited) > 0 || !slices.ContainsFunc(state.facts.Nodes, mayBegin) {
 		return
 	}
@@ -207,7 +207,7 @@ func (r *Reconciler) confirmTurn(ctx context.Context, state *observed) (doubt st
 func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 	for i := range state.facts.Nodes {
 		n := &state.facts.Nodes[i]
-		if !n.Exists() {
+		if !n.exists() {
 			r.observeOwners(ctx, state, n)
 			continue
 		}
@@ -304,7 +304,7 @@ func (r *Reconciler) serviced(ctx context.Context, m *Machine, now time.Time) bo
 
 // memberMachines adds the control-plane Machines to the members, and returns the Machines by UID.
 func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[types.UID]*clusterv1.Machine, error) {
-	known := slices.IndexFunc(state.facts.Nodes, func(n Node) bool { return n.Machine.There() })
+	known := slices.IndexFunc(state.facts.Nodes, func(n Node) bool { return n.Machine.there() })
 	if known < 0 {
 		return nil, nil
 	}

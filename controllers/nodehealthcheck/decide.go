@@ -80,17 +80,17 @@ type upgrade struct {
 func (d *Decision) acts() bool {
 	requests := slices.ContainsFunc(d.Requests, func(r RequestState) bool { return r.End || r.Adopt || r.GiveUp || len(r.Note) > 0 })
 	reported := d.Verdict.State == health.Unhealthy && d.Blocker().Text != ""
-	return requests || d.Starts() || d.Leasing != KeepLease || d.Unconfirm || reported
+	return requests || d.starts() || d.Leasing != KeepLease || d.Unconfirm || reported
 }
 
 func (d *decider) population() {
 	f, p := d.f, d.p
 	for _, decision := range p.Decisions {
-		decision.InFlight = decision.Remediated() || decision.Missing
+		decision.InFlight = decision.remediated() || decision.Missing
 		// A node that is gone counts while it is missing or a remediation goes on that may have deleted it.
-		held := func(r RequestState) bool { return !r.Clings(f.Now) }
+		held := func(r RequestState) bool { return !r.clings(f.Now) }
 		goesOn := decision.Missing || len(decision.Unseen) > 0 || slices.ContainsFunc(decision.Requests, held)
-		if !decision.Selected && (decision.Exists() || !goesOn) {
+		if !decision.Selected && (decision.exists() || !goesOn) {
 			continue
 		}
 		decision.Class = decision.classOf()
@@ -118,13 +118,13 @@ func (d *decider) population() {
 
 func (d *Decision) classOf() budget.Class {
 	switch state := d.Verdict.State; {
-	case !d.Exists(), state == health.Unhealthy:
+	case !d.exists(), state == health.Unhealthy:
 		return budget.Unhealthy
 	case state == health.Unknown:
 		return budget.Unknown
 	case state == health.Pending:
 		return budget.Pending
-	case d.Remediated(), len(d.Orphaned) > 0:
+	case d.remediated(), len(d.Orphaned) > 0:
 		return budget.Recovering
 	}
 	return budget.Healthy
@@ -174,7 +174,7 @@ func (f *Facts) Signals(n *Node) (signals []health.Signal, reported bool) {
 // requests with its name, only for such nodes.
 func (f *Facts) Concerns(n *Node) bool {
 	signals, reported := f.Signals(n)
-	return n.Exists() && (len(signals) > 0 || !reported)
+	return n.exists() && (len(signals) > 0 || !reported)
 }
 
 // sees returns what is seen of n now, where last was seen before.
@@ -226,7 +226,7 @@ func (d *decider) judge() {
 	next.Seen, next.Streaks, next.Rules, next.Judged = map[string]health.Seen{}, map[string]health.Streaks{}, f.Policy.Rules, f.Now
 	for _, decision := range d.p.Decisions {
 		n := decision.Node
-		if !n.Exists() {
+		if !n.exists() {
 			continue
 		}
 		last, streaks := f.Memory.Seen[n.ID()], f.Memory.Streaks[n.ID()]
@@ -240,7 +240,7 @@ func (d *decider) judge() {
 		next.Seen[n.ID()] = seen
 		// Different unhealthy statuses count together only as long as the node is not being remediated. A node that boots is Unknown, then
 		// False, then True, and that must not make its remediation fail. (Seed 002, "Special cases".)
-		if !n.Remediated() {
+		if !n.remediated() {
 			if streaks, seen.Signals = streaks.After(seen.Signals, f.Policy.Rules, blind, time.Time{}); streaks != nil {
 				next.Streaks[n.ID()] = streaks
 			}
@@ -265,7 +265,7 @@ func Release(f Facts, uninstalling bool) Plan {
 		for j := range c.Requests {
 			r := &c.Requests[j]
 			r.End = r.Deleting().IsZero()
-			clings = clings && r.Clings(f.Now)
+			clings = clings && r.clings(f.Now)
 		}
 		if len(c.Requests) == 0 || uninstalling && clings {
 			c.unleased()

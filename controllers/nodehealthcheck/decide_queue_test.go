@@ -118,7 +118,7 @@ func TestANodeThatWaitsForTheControlPlaneIsLookedAtAgain(t *testing.T) {
 	} {
 		p := Decide(f)
 		d := p.Decisions[0]
-		if want := askedAgain([]Blocker{{Again: epoch.Add(time.Minute)}}); d.Starts() || d.Next != want || p.Recheck.After(want.At) {
+		if want := askedAgain([]Blocker{{Again: epoch.Add(time.Minute)}}); d.starts() || d.Next != want || p.Recheck.After(want.At) {
 			t.Errorf("%s: next %+v, looked at again at %s", name, d.Next, p.Recheck)
 		}
 	}

@@ -67,12 +67,12 @@ func TestWhatTheAPIServerMustConfirm(t *testing.T) {
 	} {
 		f := of(lost())
 		f.Memory = Decide(f).Memory
-		if d := f.again(&f.Nodes[0], tc.now); !slices.Equal(reasons(d.Blockers), tc.want) || d.Starts() != (tc.want == nil) {
+		if d := f.again(&f.Nodes[0], tc.now); !slices.Equal(reasons(d.Blockers), tc.want) || d.starts() != (tc.want == nil) {
 			t.Errorf("%s: %v, want %v", name, reasons(d.Blockers), tc.want)
 		}
 	}
 	f := of(healthy(silentMember))
-	if d := f.again(&f.Nodes[0], live(healthy())); d.Starts() {
+	if d := f.again(&f.Nodes[0], live(healthy())); d.starts() {
 		t.Errorf("Ready is missing in the cache alone: %+v", d)
 	}
 }
@@ -188,7 +188,7 @@ func TestWhatADeletedCheckReleases(t *testing.T) {
 			if diff := cmp.Diff(tc.want, released{which(d, func(r RequestState) bool { return r.End }), d.Leasing}, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("released (-want +got):\n%s", diff)
 			}
-			if d.Starts() || d.Would >= 0 {
+			if d.starts() || d.Would >= 0 {
 				t.Errorf("step %d starts, %d would", d.Start, d.Would)
 			}
 			var again time.Time

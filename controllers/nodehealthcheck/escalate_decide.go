@@ -103,11 +103,11 @@ func (c *Case) expires(answer escalation.Decision) rule.Step {
 // would returns the step that starts once nothing blocks it and the current step has ended; -1 and a reason if there is none.
 func (c *Case) would() (int, Reason) {
 	switch {
-	case !c.Exists():
+	case !c.exists():
 		return -1, NodeGone
 	case len(c.f.Templates) == 0:
 		return -1, NoTemplate
-	case !c.Selected && !c.Remediated():
+	case !c.Selected && !c.remediated():
 		return -1, NotSelected
 	case c.Verdict.State == health.Healthy, c.ends(): // the next failure starts with the first step
 		return 0, ""
@@ -163,7 +163,7 @@ func (d *Decision) ends() bool {
 // interrupt the boot forever. (NodeHealthCheck issue 274.)
 func (d *Decision) repeats(f *Facts, r *RequestState) bool {
 	had := d.delayed() && r.succeeded() == escalation.Yes && r.Deleting().IsZero()
-	return had && f.Single() && d.Exists() && d.Verdict.State != health.Healthy
+	return had && f.single() && d.exists() && d.Verdict.State != health.Healthy
 }
 
 // refusedFor is how long a node whose request was refused lets other nodes go first.
@@ -193,7 +193,7 @@ func (r Refusal) lately(now time.Time) bool { return now.Before(r.Last.Add(refus
 // the timeout of that has expired.
 func (d *decider) recallRefusal(decision *Decision) {
 	refusal, known := d.f.Memory.Refusals[decision.Name]
-	if !known || !decision.Exists() || decision.Verdict.State == health.Healthy {
+	if !known || !decision.exists() || decision.Verdict.State == health.Healthy {
 		return
 	}
 	for j := range decision.Requests {
@@ -214,7 +214,7 @@ func (d *decider) recallRefusal(decision *Decision) {
 // not expire on the last step, which is tried again and again, nor while mayGoOn is false.
 func (c *Case) refused() (request escalation.Request, refused bool) {
 	refusal := c.p.Memory.Refusals[c.Name]
-	if refusal.First.IsZero() || refusal.Step >= len(c.steps) || c.f.Single() {
+	if refusal.First.IsZero() || refusal.Step >= len(c.steps) || c.f.single() {
 		return request, false
 	}
 	request = escalation.Request{Step: refusal.Step, Started: refusal.First, Gone: true, Refused: true}

@@ -74,22 +74,22 @@ func nodeLimit(f *Facts) string {
 func nodeTarget(f *Facts, d *Decision) explain.Target {
 	requests, since := d.underway()
 	target := explain.Target{Class: d.Class, Target: cliv1.Target{
-		Reference: explain.Ref{Kind: "Node", Name: d.Name}, Node: d.Name, State: explain.States[d.Verdict.State], StartsNow: d.Starts(),
+		Reference: explain.Ref{Kind: "Node", Name: d.Name}, Node: d.Name, State: explain.States[d.Verdict.State], StartsNow: d.starts(),
 		Findings: explain.Findings(d.Verdict, f.Now),
 		Requests: requests, InFlight: d.InFlight, InFlightSince: cliv1.Moment(since), Message: d.Report(f),
 		Action: &cliv1.Action{Kind: cliv1.NoAction, Message: d.Action(f)},
 	}}
-	if d.Machine.There() {
-		target.Machine = new(d.Machine.Ref())
+	if d.Machine.there() {
+		target.Machine = new(d.Machine.ref())
 	}
 	if d.Would >= 0 {
-		template := f.Templates[d.Would].Ref()
+		template := f.Templates[d.Would].ref()
 		target.Remediator = template.Kind
 		target.Action.Kind = cliv1.CreateRemediationRequest
 		target.Action.Target = &template
 	}
 	switch {
-	case !d.Exists(): // there is no verdict
+	case !d.exists(): // there is no verdict
 		deleted := health.Finding{Reason: health.NodeDeleted, Node: d.Name}.Text()
 		target.State = cliv1.StateUnknown
 		target.Findings = []explain.Finding{{Reason: string(health.NodeDeleted), Message: deleted, Expired: true, Observed: deleted}}
@@ -108,10 +108,10 @@ func nodeTarget(f *Facts, d *Decision) explain.Target {
 // underway returns the requests for n, first those of the check, and since when the check remediates n; zero if it does not.
 func (n *Node) underway() (refs []explain.Ref, since time.Time) {
 	for j := range n.Requests {
-		refs, since = append(refs, n.Requests[j].Ref()), health.Earliest(since, n.Requests[j].Started())
+		refs, since = append(refs, n.Requests[j].ref()), health.Earliest(since, n.Requests[j].started())
 	}
 	for j := range n.Unseen {
-		refs, since = append(refs, n.Unseen[j].Ref()), health.Earliest(since, n.Unseen[j].Started.Time)
+		refs, since = append(refs, n.Unseen[j].ref()), health.Earliest(since, n.Unseen[j].Started.Time)
 	}
 	for _, other := range slices.Concat(n.Orphaned, n.Others) {
 		if ref := RefOf(other); !slices.Contains(refs, ref) {
@@ -126,7 +126,7 @@ func nodeNext(f *Facts, d *Decision, target *explain.Target) explain.Step {
 	switch next := d.Next; {
 	case target.StartsNow:
 		return explain.Step{At: f.Now, Reason: explain.RemediationStarts, Text: "kubemend " + target.Action.Message}
-	case d.Exists() && !d.Selected && !d.Remediated():
+	case d.exists() && !d.Selected && !d.remediated():
 		return explain.Step{}
 	case d.Verdict.State == health.Pending:
 		return comesDue(d, target)
@@ -141,7 +141,7 @@ func nodeNext(f *Facts, d *Decision, target *explain.Target) explain.Step {
 		return explain.Step{Reason: string(NoneFollows), Text: "delete its requests to have the remediation tried again", Manual: true}
 	case d.ends():
 		return explain.Step{Reason: explain.RequestsDeleted, Text: "kubemend deletes its requests"}
-	case d.Missing && !d.Remediated():
+	case d.Missing && !d.remediated():
 		return explain.Step{At: d.MissedSince.Add(controlplane.ReplacementPatience), Reason: explain.NodeStaysAway,
 			Text: "the limits ignore it"}
 	case target.InFlight:
@@ -207,7 +207,7 @@ func (d *Decision) Report(f *Facts) string {
 		add(EscalationText(f, d.Answer))
 	}
 	add(d.fateOfRequests(f))
-	if d.Missing && !d.Remediated() {
+	if d.Missing && !d.remediated() {
 		add("A remediation has deleted the node, and no new node has replaced it yet")
 	}
 	for j := range d.Requests {
@@ -223,7 +223,7 @@ func (d *Decision) fateOfRequests(f *Facts) string {
 	switch {
 	case len(d.Unseen) > 0:
 		return "Its requests cannot be read, so their progress is not known"
-	case d.ends() && !d.Exists():
+	case d.ends() && !d.exists():
 		return "The node is gone, its requests are deleted"
 	case d.ends() && d.Verdict.State == health.Unhealthy:
 		return "The node is unhealthy again after a successful remediation: kubemend deletes the request and makes a new one"
@@ -238,7 +238,7 @@ func (d *Decision) fateOfRequests(f *Facts) string {
 }
 
 func (r *Request) report() []string {
-	name := r.Ref().String()
+	name := r.ref().String()
 	var texts []string
 	if !r.Deleting().IsZero() {
 		texts = append(texts, name+" is being deleted")
@@ -297,7 +297,7 @@ func EscalationText(f *Facts, d escalation.Decision) string {
 	case len(f.Templates) == 0:
 		return "The check names no template"
 	}
-	if single, found := singleTexts[d.Reason]; found && d.Do == escalation.Wait && f.Single() {
+	if single, found := singleTexts[d.Reason]; found && d.Do == escalation.Wait && f.single() {
 		text = single
 	}
 	template, until := &f.Templates[d.Step], ""

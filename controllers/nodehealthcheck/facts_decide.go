@@ -72,8 +72,7 @@ func conditionOf(check *nhcv1.NodeHealthCheck, kind string) *metav1.Condition {
 	return meta.FindStatusCondition(check.Status.Conditions, kind)
 }
 
-// Single reports whether the check names one template and no escalation.
-func (f *Facts) Single() bool { return f.Check.Spec.RemediationTemplate != nil }
+func (f *Facts) single() bool { return f.Check.Spec.RemediationTemplate != nil }
 
 // healthyDelay returns how long the requests of a healthy node are kept; negative if a user has to confirm that the node is healthy.
 func (f *Facts) healthyDelay() time.Duration {
@@ -179,8 +178,7 @@ type Decision struct {
 	Next      rule.Step // the next thing that happens to the node, for users
 }
 
-// Starts reports whether a remediation starts.
-func (d *Decision) Starts() bool { return d.Start >= 0 }
+func (d *Decision) starts() bool { return d.Start >= 0 }
 
 // Blocker returns the first blocker, which is the one that is reported; zero if there is none.
 func (d *Decision) Blocker() Blocker { return headOf(d.Blockers) }
@@ -212,7 +210,7 @@ func (s *RequestState) note(annotation string, value any) {
 }
 
 // Former reports whether the request belongs to an earlier failure: the node was healthy or gone since it was created.
-func (s RequestState) Former() bool { return s.Over || s.Counted.After(s.Started()) }
+func (s RequestState) Former() bool { return s.Over || s.Counted.After(s.started()) }
 
 // Reasons of Decision.Next.
 const (

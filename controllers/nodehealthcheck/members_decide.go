@@ -77,10 +77,10 @@ func (c *ControlPlane) addMachine(machine *clusterv1.Machine) {
 func (c *ControlPlane) addRequest(r *Request, name string, node *corev1.Node, gone, now time.Time) {
 	switch {
 	case node != nil && !(health.Ready(node) && idleFor(r.Deleting(), controlplane.ReplacementPatience, now)):
-		c.join(name).Remediation = r.Ref().String()
-	case node == nil && c.find(name) < 0 && (r.MachineThere || !r.Clings(now)): // otherwise it is about a machine that is gone too
+		c.join(name).Remediation = r.ref().String()
+	case node == nil && c.find(name) < 0 && (r.MachineThere || !r.clings(now)): // otherwise it is about a machine that is gone too
 		member := c.join(name)
-		member.ReplacedBy, member.ReplacedSince = r.Ref().String(), gone
+		member.ReplacedBy, member.ReplacedSince = r.ref().String(), gone
 	}
 }
 
@@ -166,8 +166,8 @@ func (d *decider) dueMembers() []*Decision {
 	var due, later []*Decision
 	for _, decision := range d.p.Decisions {
 		n := decision.Node
-		startable := n.Selected && n.Exists() && decision.Verdict.State == health.Unhealthy && !decision.begun()
-		if !n.ControlPlane() || !startable || len(d.caseOf(decision).ask(ofNodeAlone)) > 0 {
+		startable := n.Selected && n.exists() && decision.Verdict.State == health.Unhealthy && !decision.begun()
+		if !n.controlPlane() || !startable || len(d.caseOf(decision).ask(ofNodeAlone)) > 0 {
 			continue
 		}
 		waits := n.Loop.Times > 1 && d.f.Now.Before(n.remade(func(gone *Listed) bool { return gone.Step >= 0 }))

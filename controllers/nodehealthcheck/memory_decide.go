@@ -53,7 +53,7 @@ func (d *decider) stateOf(n *Node, r *Request, known *RequestMemory) RequestStat
 			state.Counted = state.Counted.Add(o.after(state.Counted))
 		}
 	}
-	if state.Counted.After(r.Started()) {
+	if state.Counted.After(r.started()) {
 		known.Started = state.Counted
 	}
 	return state
@@ -67,11 +67,11 @@ func (d *decider) stateOf(n *Node, r *Request, known *RequestMemory) RequestStat
 func (f *Facts) countedFrom(r *Request, over bool) time.Time {
 	switch {
 	case over:
-		return f.Now.Add(-max(0, r.Deleting().Sub(r.Started())))
-	case r.Listed != nil && r.Listed.Started.After(r.Started()):
+		return f.Now.Add(-max(0, r.Deleting().Sub(r.started())))
+	case r.Listed != nil && r.Listed.Started.After(r.started()):
 		return r.Listed.Started.Time
 	}
-	return r.Started()
+	return r.started()
 }
 
 // restartSlack is how much later than planned a lease may be renewed, because reconciles take a while.
@@ -122,7 +122,7 @@ func (d *decider) missing() time.Time {
 func (d *decider) nodesMade() (made []time.Time, newest time.Time) {
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
-		if !n.Selected || !n.Exists() {
+		if !n.Selected || !n.exists() {
 			continue
 		}
 		created, gone := n.Object.CreationTimestamp.Time, n.healthySince()
@@ -138,11 +138,11 @@ func (d *decider) nodesMade() (made []time.Time, newest time.Time) {
 // takenAway reports whether a remediation may have deleted n lately. If a user deletes a Node, no remediator reports anything about it.
 func (d *decider) takenAway(n *Node) bool {
 	switch {
-	case n.Exists() || len(n.Unseen) > 0 || !d.f.Now.Before(n.GoneSince(d.f.Now).Add(controlplane.ReplacementPatience)):
+	case n.exists() || len(n.Unseen) > 0 || !d.f.Now.Before(n.GoneSince(d.f.Now).Add(controlplane.ReplacementPatience)):
 		return false
 	case len(n.Requests) > 0:
 		return slices.ContainsFunc(n.Requests, func(r Request) bool {
-			return r.succeeded() == escalation.Yes || r.deletesNode() || r.MachineThere || r.Kept()
+			return r.succeeded() == escalation.Yes || r.deletesNode() || r.MachineThere || r.kept()
 		})
 	}
 	return n.remembered()
@@ -189,7 +189,7 @@ func (c *Case) gone() {
 
 // stops notifies the remediator of a request with finalizers: otherwise Self Node Remediation never releases a request whose Node is gone.
 func (c *Case) stops(r *RequestState) {
-	if r.Kept() && !r.notified() && !c.f.Memory.Requests[r.ID()].Unpatchable {
+	if r.kept() && !r.notified() && !c.f.Memory.Requests[r.ID()].Unpatchable {
 		r.note(nhcv1.TimedOutAnnotation, stamp(c.f.Now))
 	}
 }
@@ -206,8 +206,8 @@ func (c *Case) awaited(r *RequestState) time.Time {
 		if step := r.Step; step >= 0 && c.f.Templates[step].timeout() > 0 {
 			return r.Counted.Add(c.f.Templates[step].timeout())
 		}
-		return r.Started().Add(tooOld)
-	case r.Kept():
+		return r.started().Add(tooOld)
+	case r.kept():
 		return c.GoneSince(c.f.Now).Add(nodeAway)
 	}
 	return time.Time{}

@@ -121,7 +121,7 @@ func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed) err
 	}
 	for _, n := range state.nodes {
 		lease := state.leases[leaseName(n.Name)]
-		unfinished := n.Selected || n.Remediated() || len(n.Orphaned) > 0 || state.facts.leaseOn(nil, lease).own()
+		unfinished := n.Selected || n.remediated() || len(n.Orphaned) > 0 || state.facts.leaseOn(nil, lease).own()
 		if !unfinished && !n.remembered() {
 			continue
 		}

@@ -67,7 +67,7 @@ func (r *Reconciler) endOrphans(ctx context.Context, name string, listed map[typ
 		for j := range o.Requests {
 			if o.Requests[j].ended {
 				log.FromContext(ctx).Info("Reported an event", "reason", nhcv1.EventRemediationRemoved, "note",
-					fmt.Sprintf("Deleted %s: no controller acts on the check that made it", o.Requests[j].Ref()))
+					fmt.Sprintf("Deleted %s: no controller acts on the check that made it", o.Requests[j].ref()))
 			}
 		}
 	}

@@ -52,7 +52,7 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) Plan {
 		blocked := map[types.UID][]rule.Blocker{}
 		for _, decision := range plan.Decisions {
 			id := place.NodeID(decision.Name)
-			if !decision.Starts() || asked[id] {
+			if !decision.starts() || asked[id] {
 				continue
 			}
 			starts, asked[id] = append(starts, id), true
@@ -87,14 +87,14 @@ func (r *Reconciler) reportPlaces(ctx context.Context, state *observed, plan *Pl
 func (r *Reconciler) placeOf(ctx context.Context, state *observed, d *Decision, last *place.Target) *place.Target {
 	seen, cluster := &place.Target{}, (*clusterv1.Cluster)(nil)
 	switch {
-	case d.Exists():
+	case d.exists():
 		seen, cluster = r.placeOfMachine(ctx, d.Object)
 	case last != nil:
 		*seen = *last
 	}
 	seen.UID, seen.Name = place.NodeID(d.Name), d.Name
 	seen.Kind, seen.Check, seen.CheckLabels = policy.NodeHealthCheck, state.check.Name, state.check.Labels
-	seen.Unknown, seen.InFlight = d.Exists() && d.Verdict.State == health.Unknown, d.InFlight
+	seen.Unknown, seen.InFlight = d.exists() && d.Verdict.State == health.Unknown, d.InFlight
 	seen.Unavailable = d.InFlight || d.Verdict.State == health.Unhealthy || d.Verdict.State == health.Pending
 	seen.Due, seen.Refused = d.Verdict.OverdueSince(state.facts.Now), state.facts.Memory.Refusals[d.Name].Last
 	seen.On(d.Object, cluster, "", nil)

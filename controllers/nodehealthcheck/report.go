@@ -80,7 +80,7 @@ func unhealthyEvents(state *observed, outcomes []outcome) []recorder.Event {
 	n := &reports{}
 	for i := range outcomes {
 		o := &outcomes[i]
-		if o.Remediated() && !o.begun() && !o.Requests[0].Adopt {
+		if o.remediated() && !o.begun() && !o.Requests[0].Adopt {
 			continue // the status still says that the node was healthy, so this is not news
 		}
 		listed := o.Listed
@@ -349,7 +349,7 @@ func (r *Reconciler) measureRequests(state *observed, outcomes []outcome) {
 
 func (o *outcome) result() string {
 	switch {
-	case !o.Exists():
+	case !o.exists():
 		return replacedResult
 	case o.Verdict.State == health.Healthy:
 		return recoveredResult

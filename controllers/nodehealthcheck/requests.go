@@ -74,7 +74,7 @@ func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*un
 	}
 	for _, n := range state.nodes {
 		slices.SortFunc(n.Requests, func(a, b Request) int {
-			return cmp.Or(a.Started().Compare(b.Started()), cmp.Compare(a.Step, b.Step),
+			return cmp.Or(a.started().Compare(b.started()), cmp.Compare(a.Step, b.Step),
 				cmp.Compare(a.Object.GetName(), b.Object.GetName()))
 		})
 	}
@@ -325,11 +325,11 @@ func recordOf(state *observed, o *outcome) *mendv1.RemediationRecord {
 	record := &mendv1.RemediationRecord{}
 	spec := &record.Spec
 	spec.Remediator, spec.Decided = mendv1.RemediatedByRequest, metav1.NewTime(state.facts.Now)
-	if o.Machine.There() {
+	if o.Machine.there() {
 		records.OnMachine(record, o.Machine.Object)
 		spec.Target.ClusterName = "" // the nodes belong to the manager's own cluster, so no Cluster owns the record
 	}
-	spec.Target.Node, spec.Target.ControlPlane = records.NodeRef(o.Name, o.ID()), o.ControlPlane()
+	spec.Target.Node, spec.Target.ControlPlane = records.NodeRef(o.Name, o.ID()), o.controlPlane()
 	records.OnNode(&spec.Target, o.Object)
 	spec.Requester.Check = &mendv1.RecordRef{
 		APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: state.check.Name, UID: string(state.check.UID),

@@ -137,7 +137,7 @@ func (c *Case) ask(at moment) []Blocker {
 
 // toBegin returns the moments of all rules that may block the first request.
 func (c *Case) toBegin() moment {
-	if c.ControlPlane() {
+	if c.controlPlane() {
 		return beforeFirst | ofControlPlane
 	}
 	return beforeFirst
@@ -151,7 +151,7 @@ func inAMinute(c *Case) time.Time { return c.f.Now.Add(time.Minute) }
 
 // is reports whether the node exists, all its requests could be read, and it is in the state.
 func (c *Case) is(state health.State) bool {
-	return len(c.Unseen) == 0 && c.Exists() && c.Verdict.State == state
+	return len(c.Unseen) == 0 && c.exists() && c.Verdict.State == state
 }
 
 // timeout describes the condition of the pending node that is due first.
@@ -172,7 +172,7 @@ func (c *Case) stuckAt() time.Time {
 	return c.Object.DeletionTimestamp.Add(stuckFor)
 }
 
-func (c *Case) machine() rule.Ref { return c.Machine.Ref() }
+func (c *Case) machine() rule.Ref { return c.Machine.ref() }
 
 func (c *Case) machineName() string { return c.Machine.Object.Name }
 
@@ -193,7 +193,7 @@ const PostponedByUpgrade = "Postponing potential remediations because of ongoing
 // upgrading returns the upgrade that affects the nodes in these states. If this cannot be read, it counts as an upgrade, unlike in medik8s.
 func (d *decider) upgrading(states ...health.State) upgrade {
 	nodes := slices.DeleteFunc(slices.Clone(d.p.Decisions), func(decision *Decision) bool {
-		return !decision.Exists() || !slices.Contains(states, decision.Verdict.State)
+		return !decision.exists() || !slices.Contains(states, decision.Verdict.State)
 	})
 	switch {
 	case len(nodes) == 0:
@@ -212,7 +212,7 @@ func (d *decider) upgrading(states ...health.State) upgrade {
 		return upgrade{"ClusterVersion " + version + " is progressing", rule.Ref{Kind: "ClusterVersion", Name: version}}
 	}
 	rolling := func(n *Decision) bool {
-		return n.Machine.There() && n.Machine.Cluster != nil && RollingOut(n.Machine.Cluster)
+		return n.Machine.there() && n.Machine.Cluster != nil && RollingOut(n.Machine.Cluster)
 	}
 	if i := slices.IndexFunc(nodes, rolling); i >= 0 {
 		cluster := nodes[i].Machine.cluster()

@@ -30,7 +30,7 @@ const (
 // rules are applied in this order, in which their blockers are reported. A step starts exactly if no rule blocks it.
 var rules = []Rule{
 	{Reason: "RequestsUnread", asked: ofState, When: func(c *Case) bool { return len(c.Unseen) > 0 }},
-	{Reason: NodeGone, asked: ofState, When: func(c *Case) bool { return len(c.Unseen) == 0 && !c.Exists() }},
+	{Reason: NodeGone, asked: ofState, When: func(c *Case) bool { return len(c.Unseen) == 0 && !c.exists() }},
 	{Reason: "NotJudged", asked: ofState, When: func(c *Case) bool { return c.is(health.Unknown) }}, // OpenShift terminates the node
 	{Reason: NotUnhealthy, asked: ofState, When: func(c *Case) bool { return c.is(health.Healthy) }},
 	{
@@ -83,7 +83,7 @@ var rules = []Rule{
 		Reason: "ClusterPaused", Event: skipped, asked: always,
 		When: func(c *Case) bool {
 			m := c.Machine
-			return m.There() && m.Cluster != nil && ptr.Deref(m.Cluster.Spec.Paused, false)
+			return m.there() && m.Cluster != nil && ptr.Deref(m.Cluster.Spec.Paused, false)
 		},
 		Object:  func(c *Case) rule.Ref { return c.Machine.cluster() },
 		Message: skippedOn + "its Cluster is paused", Fix: "unpause {object}",
@@ -104,7 +104,7 @@ var rules = []Rule{
 	},
 	{
 		Reason: "MachineBeingDeleted", Event: skipped, asked: always,
-		When:    func(c *Case) bool { return c.Machine.There() && !c.Machine.Object.DeletionTimestamp.IsZero() },
+		When:    func(c *Case) bool { return c.Machine.there() && !c.Machine.Object.DeletionTimestamp.IsZero() },
 		Object:  (*Case).machine,
 		Message: skippedOn + "its Machine is being deleted",
 	},
@@ -120,7 +120,7 @@ var rules = []Rule{
 	},
 	{
 		Reason: "OverlappingCheck", Event: skipped, asked: beforeFirst | ofNodeAlone,
-		When: func(c *Case) bool { return c.Machine.There() && c.Machine.WatchedBy != "" },
+		When: func(c *Case) bool { return c.Machine.there() && c.Machine.WatchedBy != "" },
 		Object: func(c *Case) rule.Ref {
 			return rule.Ref{Kind: "MachineHealthCheck", Namespace: c.Machine.Object.Namespace, Name: c.Machine.WatchedBy}
 		},
@@ -150,14 +150,14 @@ var rules = []Rule{
 	{
 		Reason: TemplateOfMachines, Event: skipped, asked: ofStep,
 		When:    func(c *Case) bool { return c.unsuitable() == TemplateOfMachines },
-		Object:  func(c *Case) rule.Ref { return c.template().Ref() },
+		Object:  func(c *Case) rule.Ref { return c.template().ref() },
 		Message: skippedBecause + "{HostRemediation remediates Machines of Cluster API, and this node has no Machine in this cluster}",
 		Why:     (*Case).whyUnsuitable, Fix: "have the check name a template that can be used for this node",
 	},
 	{
 		Reason: TemplateElsewhere, Event: skipped, asked: ofStep,
 		When:    func(c *Case) bool { return c.unsuitable() == TemplateElsewhere },
-		Object:  func(c *Case) rule.Ref { return c.template().Ref() },
+		Object:  func(c *Case) rule.Ref { return c.template().ref() },
 		Message: skippedBecause + "{HostRemediationTemplate must be in the default namespace, that of the Machine. ...}",
 		Why:     (*Case).whyUnsuitable, Fix: "have the check name a template in the namespace of the Machine",
 	},
@@ -180,7 +180,7 @@ var rules = []Rule{
 	{
 		Reason: "RequestOfOtherTemplate", Event: skipped, asked: ofStep,
 		When:   func(c *Case) bool { return c.otherStep() != nil },
-		Object: func(c *Case) rule.Ref { return c.otherStep().Ref() },
+		Object: func(c *Case) rule.Ref { return c.otherStep().ref() },
 		Message: skippedBecause + "{object} exists and was made from another template: " +
 			"using multiple templates of same kind is not supported for this template",
 		Fix: "have the steps of the check name templates of different kinds",
@@ -350,14 +350,14 @@ var rules = []Rule{
 	{
 		Reason: "RequestBeingDeleted", Event: skipped, asked: ofAnswer, // a request of an earlier failure, in an escalation
 		When:    func(c *Case) bool { return c.waits() && c.stillDeleted() != nil && !c.answer.Recheck.IsZero() },
-		Object:  func(c *Case) rule.Ref { return c.stillDeleted().Ref() },
+		Object:  func(c *Case) rule.Ref { return c.stillDeleted().ref() },
 		Message: skippedBecause + "{object} of the last time is still being deleted: its remediator has not released it",
 		Until:   func(c *Case) time.Time { return c.answer.Recheck }, EndsWhen: "{object} is gone, or its time is over",
 	},
 	{
 		Reason: "RequestBeingDeleted", Event: skipped, asked: ofAnswer, // the same without an escalation: no timeout ends it
 		When:    func(c *Case) bool { return c.waits() && c.stillDeleted() != nil && c.answer.Recheck.IsZero() },
-		Object:  func(c *Case) rule.Ref { return c.stillDeleted().Ref() },
+		Object:  func(c *Case) rule.Ref { return c.stillDeleted().ref() },
 		Message: skippedBecause + "{object} of the last time is still being deleted: its remediator has not released it",
 		Fix:     "find out why its remediator keeps its finalizers",
 	},

@@ -32,7 +32,7 @@ func statusAfter(state *observed, plan *Plan, outcomes []outcome) *nhcv1.NodeHea
 	remediating := false
 	for i := range outcomes {
 		o := &outcomes[i]
-		remediating = remediating || o.made != nil || o.Remediated()
+		remediating = remediating || o.made != nil || o.remediated()
 		if entry := entryOf(state, o); entry != nil {
 			st.UnhealthyNodes = append(st.UnhealthyNodes, *entry)
 		}
@@ -76,7 +76,7 @@ func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
 	delayed := o.Delayed
 	for j := range o.Requests { // also requests that should be deleted and could not be
 		r := &o.Requests[j]
-		ends := o.repeats(&state.facts, r) || o.Exists() && r.End
+		ends := o.repeats(&state.facts, r) || o.exists() && r.End
 		delayed = delayed || ends && !r.ended
 	}
 	if delayed {
@@ -85,7 +85,7 @@ func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
 	return entry
 }
 
-func (o *outcome) healthyOrGone() bool { return !o.Exists() || o.Verdict.State == health.Healthy }
+func (o *outcome) healthyOrGone() bool { return !o.exists() || o.Verdict.State == health.Healthy }
 
 // healthySince returns since when the node is healthy or gone, for the status; nil if it is neither. If the node becomes unhealthy again,
 // the time stays until the requests of the earlier failure are gone or a new remediation begins.
@@ -109,12 +109,12 @@ func (o *outcome) healthySince(state *observed) *metav1.Time {
 func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 	var remediations []nhcv1.Remediation
 	for j := range o.Requests {
-		if r := &o.Requests[j]; !r.ended || r.Kept() { // otherwise it is gone
+		if r := &o.Requests[j]; !r.ended || r.kept() { // otherwise it is gone
 			remediations = append(remediations, remediationOf(state, o, r))
 		}
 	}
 	if o.made != nil {
-		remediations = append(remediations, (&Request{Object: o.made}).Entry())
+		remediations = append(remediations, (&Request{Object: o.made}).entry())
 	}
 	for j := range o.Unseen {
 		remediations = append(remediations, o.Unseen[j].Remediation)
@@ -130,7 +130,7 @@ func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 }
 
 func remediationOf(state *observed, o *outcome, r *RequestState) nhcv1.Remediation {
-	remediation := r.Entry()
+	remediation := r.entry()
 	if remediation.TemplateName == "" && r.Step >= 0 {
 		remediation.TemplateName = state.facts.Templates[r.Step].Name
 	}

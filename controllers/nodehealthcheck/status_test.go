@@ -28,7 +28,7 @@ func outcomeOf(r Request) *outcome {
 	}
 	return &outcome{
 		Decision: &Decision{
-			Node: &Node{Name: "n", Requests: []Request{r}}, Requests: []RequestState{{Request: &r, Counted: r.Started()}},
+			Node: &Node{Name: "n", Requests: []Request{r}}, Requests: []RequestState{{Request: &r, Counted: r.started()}},
 		},
 	}
 }

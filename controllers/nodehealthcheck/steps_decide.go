@@ -23,7 +23,7 @@ func (d *decider) decide(decision *Decision) {
 	switch state := c.Verdict.State; {
 	case len(c.Unseen) > 0:
 		c.leased() // nothing else is known until the requests can be read again
-	case !c.Exists():
+	case !c.exists():
 		c.gone()
 	case state == health.Healthy:
 		c.healthy()
@@ -42,7 +42,7 @@ func (d *decider) decide(decision *Decision) {
 		c.block()
 	}
 	c.Would, c.Nothing = c.would()
-	if c.Exists() && c.Verdict.State != health.Healthy {
+	if c.exists() && c.Verdict.State != health.Healthy {
 		c.Remember = c.worthRemembering()
 	}
 	c.lookAgain(c.Verdict.Recheck)
@@ -54,7 +54,7 @@ func (c *Case) block() {
 	if c.Verdict.State == health.Pending {
 		c.upgrade = &c.ahead
 		switch {
-		case c.Remediated():
+		case c.remediated():
 			asked = whileHeld
 		case c.Selected:
 			asked = c.toBegin()
@@ -69,7 +69,7 @@ func (c *Case) flag() {
 	for j := range c.Requests {
 		r := &c.Requests[j]
 		flagged := r.Object.GetAnnotations()[nhcv1.OldRequestAnnotation] != "" || c.f.Memory.Requests[r.ID()].Flagged
-		if old := r.Started().Add(tooOld); !flagged && c.f.Now.After(old) {
+		if old := r.started().Add(tooOld); !flagged && c.f.Now.After(old) {
 			r.note(nhcv1.OldRequestAnnotation, nhcv1.OldRequestFlag)
 		} else if !flagged {
 			c.lookAgain(old.Add(time.Second))
@@ -130,7 +130,7 @@ func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 // that others may remediate the node.
 func (c *Case) leased() {
 	now := c.f.Now
-	if !c.Remediated() && len(c.Orphaned) == 0 {
+	if !c.remediated() && len(c.Orphaned) == 0 {
 		if at := c.remade(func(*Listed) bool { return true }); now.Before(at) && c.Selected {
 			c.lookAgain(at)
 			return
@@ -140,7 +140,7 @@ func (c *Case) leased() {
 	}
 	step, since := -1, now
 	for i := range c.Requests {
-		step, since = max(step, c.Requests[i].Step), health.Earliest(since, c.Requests[i].Started())
+		step, since = max(step, c.Requests[i].Step), health.Earliest(since, c.Requests[i].started())
 	}
 	for i := range c.Unseen {
 		step, since = max(step, c.Unseen[i].Step), health.Earliest(since, c.Unseen[i].Started.Time)
@@ -165,7 +165,7 @@ func (c *Case) leased() {
 
 // idleSince returns since when the only remediator of the node has ended, so that none works on it any more; zero otherwise.
 func (c *Case) idleSince() time.Time {
-	if !c.f.Single() || !c.Exists() || len(c.Unseen) > 0 || len(c.Orphaned) > 0 {
+	if !c.f.single() || !c.exists() || len(c.Unseen) > 0 || len(c.Orphaned) > 0 {
 		return time.Time{}
 	}
 	var since time.Time
@@ -187,9 +187,9 @@ func (r *Request) idleSince() time.Time {
 	case !r.Deleting().IsZero():
 		return r.Deleting()
 	case succeeded == escalation.No:
-		return health.Latest(since, r.Started())
+		return health.Latest(since, r.started())
 	case succeeded == escalation.Unsaid && processing == escalation.No:
-		return health.Latest(stopped, r.Started())
+		return health.Latest(stopped, r.started())
 	}
 	return time.Time{}
 }
@@ -208,7 +208,7 @@ func (c *Case) unleased() {
 // unhealthy decides about an unhealthy node: the first step starts if nothing blocks it, and the next step follows when a step has failed
 // or timed out.
 func (c *Case) unhealthy() {
-	if !c.Selected && !c.Remediated() { // other blockers do not matter
+	if !c.Selected && !c.remediated() { // other blockers do not matter
 		c.Blockers = c.ask(ofSelection)
 		return
 	}
