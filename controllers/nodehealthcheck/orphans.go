@@ -169,8 +169,8 @@ func (state *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
 	return next
 }
 
-// orphansKnown reports whether the search for requests of kinds that no check names any more is over. Their check was deleted while no manager
-// ran. Without a manager there is no search.
+// orphansKnown reports whether the search for requests of kinds that no check names any more is over. Their check was deleted while no
+// manager ran. Without a manager there is no search.
 func (r *Reconciler) orphansKnown() bool { return r.Discovery == nil || r.searched.Load() }
 
 // searchOrphans repeats searchOnce until it succeeds, and then enqueues all checks.
