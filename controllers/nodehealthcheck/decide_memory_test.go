@@ -88,7 +88,7 @@ func TestWhatIsRemembered(t *testing.T) {
 		}
 	})
 	want := Memory{
-		Judged: epoch, Decided: epoch,
+		Judged: epoch, Decided: epoch, Recoveries: map[string]Recovery{},
 		Requests: map[string]RequestMemory{"r": {Started: epoch, Flagged: true, Unpatchable: true}},
 		Refusals: map[string]Refusal{"b": {Last: epoch.Add(1 - refusedFor)}},
 	}
@@ -206,6 +206,48 @@ func host2() Template {
 	t := reboot(0)
 	t.Name, t.Request.Kind = "replace", "Replace"
 	return t
+}
+
+// If a node is healthy for less than a minute, and less than the timeout of its rule, its escalation goes on with the same step.
+func TestTheStepAfterAShortRecovery(t *testing.T) {
+	for name, tc := range map[string]struct {
+		step          int
+		kept, healthy time.Duration // how long the request exists, and how long the node is healthy
+		want, counted int           // the step that starts, and how many earlier requests count
+	}{
+		"a recovery of less than a minute":             {1, time.Second, 59 * time.Second, 1, 1},
+		"one on the first step":                        {0, time.Second, 59 * time.Second, 0, 1},
+		"one of a minute":                              {1, time.Second, time.Minute, 0, 0},
+		"one of more, in most of which its request is": {1, 70 * time.Second, 75 * time.Second, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := of(lost(asked(failed))).with(steps(reboot(0), host2()))
+			at := func(after time.Duration, n Node) *Decision {
+				n.Name, n.Object.UID = "a", "uid-a"
+				f.Now, f.Nodes = epoch.Add(after), []Node{n}
+				p := Decide(f)
+				f.Memory = p.Memory
+				return p.Decisions[0]
+			}
+			for after := time.Duration(0); after < tc.healthy; after += time.Second {
+				if after < tc.kept {
+					at(after, healthy(asked(startedBefore(time.Minute), on(tc.step))))
+				} else {
+					at(after, healthy())
+				}
+			}
+			again := func(changes ...func(*Node)) Node { return lost(append(changes, since(-tc.healthy))...) }
+			at(tc.healthy, again())
+			d := at(tc.healthy+5*time.Minute, again())
+			counted := f.Nodes[0].Gone
+			if kept := len(f.Memory.Recoveries); d.Start != tc.want || len(counted) != tc.counted || kept != tc.counted {
+				t.Errorf("step %d starts, want %d; %v; %d requests count, %d is remembered", d.Start, tc.want, reasons(d.Blockers), len(counted), kept)
+			}
+			if at(tc.healthy+5*time.Minute+time.Second, again(deleted(counted...))); len(f.Nodes[0].Gone) != tc.counted || len(f.Memory.Recoveries) > 0 {
+				t.Errorf("once the status lists them %d requests count, %d are remembered", len(f.Nodes[0].Gone), len(f.Memory.Recoveries))
+			}
+		})
+	}
 }
 
 func TestWhatTheLimitsCount(t *testing.T) {

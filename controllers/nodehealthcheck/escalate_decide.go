@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -234,4 +236,87 @@ func (c *Case) mayGoOn(refusal Refusal) bool {
 			c.f.Templates[theirs.Step].Request.GroupKind() == kind
 		return fails && cmp.Or(theirs.First.Compare(refusal.First), cmp.Compare(other.Name, c.Name)) < 0
 	})
+}
+
+// shortRecovery is how long a node has to be healthy before its next failure starts with the first step. If the rule that matches then has
+// a shorter timeout, that is enough.
+const shortRecovery = time.Minute
+
+// Recovery remembers the escalation of a node that has become healthy. If the node fails again soon, the escalation goes on with the same
+// step: otherwise a node that is Ready for ten seconds after each reboot would never get to the second step.
+type Recovery struct {
+	// First is when the node was healthy for the first time, Last for the last time. Short says that it failed again soon after Last.
+	First, Last time.Time
+	Short       bool
+	Requests    []Listed
+}
+
+// recallRecovery remembers the requests of a healthy node, and restores them if the node fails after a short recovery.
+func (d *decider) recallRecovery(decision *Decision) {
+	n, verdict := decision.Node, &decision.Verdict
+	if !n.Exists() || d.f.Single() {
+		return
+	}
+	recovery, keep := d.f.Memory.Recoveries[n.ID()]
+	switch {
+	case verdict.State == health.Healthy && !keep:
+		recovery = d.recovery(decision)
+		keep = len(recovery.Requests) > 0
+	case verdict.State == health.Healthy && recovery.Short:
+		recovery.Last, recovery.Short = d.f.Now, false
+	case verdict.State == health.Healthy:
+		keep = len(n.Requests) > 0 || d.f.Now.Before(recovery.Last.Add(shortRecovery))
+	case verdict.State != health.Unknown && keep: // until the check's status lists the requests again
+		recovery.Short = recovery.Short || d.f.Now.Before(recovery.Last.Add(enough(verdict)))
+		keep = recovery.Short && (verdict.State != health.Unhealthy || recovery.giveBack(n, d.f.Now))
+	}
+	if keep {
+		d.p.Memory.Recoveries[n.ID()] = recovery
+	}
+}
+
+// enough returns how long a node has to be healthy before the failure in verdict counts as a new one.
+func enough(verdict *health.Verdict) time.Duration {
+	within := shortRecovery
+	for _, finding := range verdict.Findings {
+		within = min(within, finding.Limit)
+	}
+	return within
+}
+
+// recovery returns the recovery of a node that is healthy now. It has no requests if the last step was given up, since no step follows.
+func (d *decider) recovery(decision *Decision) Recovery {
+	since := d.f.Now
+	if healthy := decision.healthySince(); !healthy.IsZero() {
+		since = healthy
+	}
+	recovery := Recovery{First: since, Last: since, Requests: slices.Clone(decision.Gone)}
+	for j := range decision.Requests {
+		if r := &decision.Requests[j]; r.Step >= 0 {
+			entry := r.Entry()
+			entry.Started = metav1.NewTime(r.Counted)
+			recovery.Requests = append(recovery.Requests, Listed{Remediation: entry, Step: r.Step})
+		}
+	}
+	spent := func(entry Listed) bool { return entry.Step == len(d.steps)-1 && entry.TimedOut != nil }
+	if slices.ContainsFunc(recovery.Requests, spent) {
+		recovery.Requests = nil
+	}
+	return recovery
+}
+
+// giveBack adds the requests to n.Gone, with the time that each had left. It returns false if the check's status lists them already.
+func (recovery *Recovery) giveBack(n *Node, now time.Time) bool {
+	var back []Listed
+	for _, entry := range recovery.Requests {
+		switch uid := entry.Resource.UID; {
+		case slices.ContainsFunc(n.Gone, func(gone Listed) bool { return gone.Resource.UID == uid }):
+			return false
+		case !slices.ContainsFunc(n.Requests, func(r Request) bool { return r.Object.GetUID() == uid }):
+			entry.Started = metav1.NewTime(entry.Started.Add(now.Sub(recovery.First)))
+			back = append(back, entry)
+		}
+	}
+	n.Gone = append(n.Gone, back...)
+	return back != nil
 }

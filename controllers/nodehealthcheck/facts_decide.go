@@ -109,9 +109,10 @@ type Memory struct {
 	Seen    map[string]health.Seen    // the conditions that matched Rules, by the UID of the node
 	Streaks map[string]health.Streaks // since when these conditions have been unhealthy, by the UID of the node
 	// Decided is when the last decision was made; zero if there was none. Started in Requests includes the outages before it.
-	Decided  time.Time
-	Requests map[string]RequestMemory // by the UID of the request
-	Refusals map[string]Refusal       // by the name of the node
+	Decided    time.Time
+	Requests   map[string]RequestMemory // by the UID of the request
+	Refusals   map[string]Refusal       // by the name of the node
+	Recoveries map[string]Recovery      // by the UID of the node
 }
 
 // RequestMemory is what the controller remembers of a request.

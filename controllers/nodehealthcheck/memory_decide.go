@@ -15,7 +15,7 @@ import (
 func (d *decider) recall() {
 	last, next := &d.f.Memory, &d.p.Memory
 	next.Decided = d.f.Now
-	next.Requests, next.Refusals = map[string]RequestMemory{}, map[string]Refusal{}
+	next.Requests, next.Refusals, next.Recoveries = map[string]RequestMemory{}, map[string]Refusal{}, map[string]Recovery{}
 	for _, decision := range d.p.Decisions {
 		n := decision.Node
 		for j := range n.Requests {
@@ -32,6 +32,7 @@ func (d *decider) recall() {
 			}
 		}
 		d.recallRefusal(decision)
+		d.recallRecovery(decision)
 	}
 }
 
