@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"time"
 
@@ -107,7 +108,7 @@ func memberOf(
 			name, member = machine.Status.NodeRef.Name, true
 		}
 	}
-	if !member && !controlplane.IsMember(there[name]) { // a remediator may have removed the label
+	if name = namedAfter(obj, name, there); !member && !controlplane.IsMember(there[name]) { // a remediator may have removed the label
 		return ""
 	}
 	return name
@@ -166,6 +167,20 @@ func (state *observed) member(node *corev1.Node) controlplane.Member {
 		member.Node = controlplane.Alive
 	}
 	return member
+}
+
+// uniqueSuffix is the end of a request's name if several requests for one node are possible. (UniqueName; metadata.generateName)
+var uniqueSuffix = regexp.MustCompile(`-([bcdfghjklmnpqrstvwxz2456789]{5}|[bcdfghjklmnpqrstvwxz2456789]{8})$`)
+
+// namedAfter returns the node of a request called name. If a remediator or a user has removed the annotation with the node, and the name
+// without its suffix is that of an existing node, it is that node. Otherwise the request would seem to be about a node that is gone, and
+// would stop blocking other members too early.
+func namedAfter(obj *unstructured.Unstructured, name string, there map[string]*corev1.Node) string {
+	after := uniqueSuffix.ReplaceAllString(name, "")
+	if there[name] == nil && there[after] != nil && nodeOf(obj) == "" {
+		return after
+	}
+	return name
 }
 
 // nodeMeantBy returns the node that the request obj is about (see observeMembers). templates has the namespaces of all templates.

@@ -52,6 +52,26 @@ func TestTheLeasesOfAPIServersSayWhichMembersLive(t *testing.T) {
 	}
 }
 
+func TestARequestWithoutItsAnnotationIsOfTheNodeThatItIsNamedAfter(t *testing.T) {
+	there := map[string]*corev1.Node{"cp-0": {}, "cp-1-bcdfg": {}}
+	for name, want := range map[string]string{
+		remediationrequest.UniqueName("cp-0", "check", "template"): "cp-0", // a name by kubemend
+		"cp-0-x7kq2":   "cp-0",         // a name by metadata.generateName
+		"cp-1-bcdfg":   "cp-1-bcdfg",   // a node has this name
+		"cp-2-x7kq2":   "cp-2-x7kq2",   // there is no node cp-2
+		"cp-0-storage": "cp-0-storage", // not a random suffix
+	} {
+		if got := namedAfter(&unstructured.Unstructured{Object: map[string]any{}}, name, there); got != want {
+			t.Errorf("%s is of %s, want %s", name, got, want)
+		}
+	}
+	annotated := &unstructured.Unstructured{Object: map[string]any{}}
+	annotated.SetAnnotations(map[string]string{nhcv1.NodeNameAnnotation: "cp-0-x7kq2"})
+	if got := namedAfter(annotated, "cp-0-x7kq2", there); got != "cp-0-x7kq2" {
+		t.Errorf("with its annotation it is of %s", got)
+	}
+}
+
 // controlPlaneOfThree returns a self-managed cluster: three control-plane nodes, each with a Machine of the same name in namespace capi,
 // and a check with a HostRemediationTemplate. m1 is unhealthy.
 func controlPlaneOfThree(t *testing.T, objects ...client.Object) *fixture {
