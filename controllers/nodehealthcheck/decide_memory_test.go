@@ -179,7 +179,10 @@ func TestTheStepAfterOneThatCannotBeRequested(t *testing.T) {
 		"a lease that fails is no request": {of(lost()).with(two, refusals(Refusal{Last: epoch})), []int{0}},
 		"for all that are refused":         {of(lost(), lost()).with(two, refusals(no(long), no(long))), []int{1, 1}},
 		"for the first while it is down":   {of(lost(), lost()).with(two, refusals(down(long), down(tooLong))), []int{0, 1}},
-		"for none while another is on it":  {of(lost(), onSecond).with(two, refusals(down(long), down(tooLong))), []int{0, -1}},
+		"for none while another is on it":  {of(lost(), onSecond).with(two, refusals(down(tooLong))), []int{0, -1}}, // as after a restart
+		"for none while another is on it, first or not": {
+			of(lost(), onSecond).with(two, refusals(down(tooLong), down(long))), []int{0, -1},
+		},
 		"for the next when its time there is over": {
 			of(lost(), lost(asked(on(1), startedBefore(tooLong), notified))).with(two, refusals(down(long), down(2*tooLong))), []int{1, -1},
 		},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
@@ -191,24 +192,16 @@ func (r Refusal) Again(step int, tried, unanswered bool, now time.Time) Refusal 
 
 func (r Refusal) lately(now time.Time) bool { return now.Before(r.Last.Add(refusedFor)) }
 
-// recallRefusal keeps the refusal of an unhealthy node until there is a request on its step, or the node has gone on to a later step and
-// the timeout of that has expired.
+// recallRefusal keeps the refusal of an unhealthy node until there is a request on its step.
 func (d *decider) recallRefusal(decision *Decision) {
-	refusal, known := d.f.Memory.Refusals[decision.Name]
-	if !known || !decision.exists() || decision.Verdict.State == health.Healthy {
+	n := decision.Node
+	refusal, known := d.f.Memory.Refusals[n.Name]
+	made := slices.ContainsFunc(n.Requests, func(r Request) bool { return r.Step >= refusal.Step })
+	if !known || made || !n.exists() || decision.Verdict.State == health.Healthy {
 		return
 	}
-	for j := range decision.Requests {
-		switch r := &decision.Requests[j]; {
-		case r.Step < refusal.Step:
-		case r.Step == refusal.Step || !d.f.Now.Before(r.Counted.Add(d.f.Templates[r.Step].timeout())):
-			return
-		default:
-			refusal.Last = d.f.Now // other nodes wait for this one
-		}
-	}
 	if !refusal.First.IsZero() || refusal.lately(d.f.Now) {
-		d.p.Memory.Refusals[decision.Name] = refusal
+		d.p.Memory.Refusals[n.Name] = refusal
 	}
 }
 
@@ -230,12 +223,44 @@ func (c *Case) refused() (request escalation.Request, refused bool) {
 // other nodes too, only one node of the check may at a time: otherwise a webhook that is down could have all nodes replaced at once.
 func (c *Case) mayGoOn(refusal Refusal) bool {
 	kind := c.f.Templates[refusal.Step].Request.GroupKind()
-	return !slices.ContainsFunc(c.p.Decisions, func(other *Decision) bool {
+	for _, other := range c.p.Decisions {
+		if other.Name == c.Name {
+			continue
+		}
 		theirs := c.p.Memory.Refusals[other.Name]
 		fails := !theirs.First.IsZero() && theirs.Unanswered && theirs.lately(c.f.Now) && theirs.Step < len(c.steps) &&
 			c.f.Templates[theirs.Step].Request.GroupKind() == kind
-		return fails && cmp.Or(theirs.First.Compare(refusal.First), cmp.Compare(other.Name, c.Name)) < 0
-	})
+		earlier := cmp.Or(theirs.First.Compare(refusal.First), cmp.Compare(other.Name, c.Name)) < 0
+		if fails && earlier || c.wentOn(other, kind) {
+			return false
+		}
+	}
+	return true
+}
+
+// wentOn reports whether a node has skipped a step of a kind, for which it has no request, and the timeout of the step that it went on to
+// has not expired.
+func (d *decider) wentOn(decision *Decision, kind schema.GroupKind) bool {
+	top, asked := -1, map[int]bool{}
+	if refusal := d.p.Memory.Refusals[decision.Name]; !refusal.First.IsZero() && refusal.lately(d.f.Now) {
+		top = min(refusal.Step, len(d.steps))
+	}
+	for j := range decision.Requests {
+		r := &decision.Requests[j]
+		asked[r.Step] = true
+		if r.Step >= 0 && d.f.Now.Before(r.Counted.Add(d.steps[r.Step].Timeout)) {
+			top = max(top, r.Step)
+		}
+	}
+	for j := range decision.Gone {
+		asked[decision.Gone[j].Step] = true
+	}
+	for step := range max(top, 0) {
+		if d.f.Templates[step].Request.GroupKind() == kind && !asked[step] && d.suitable(decision.Node, step) == step {
+			return true
+		}
+	}
+	return false
 }
 
 // shortRecovery is how long a node has to be healthy before its next failure starts with the first step. If the rule that matches then has
@@ -254,7 +279,7 @@ type Recovery struct {
 // recallRecovery remembers the requests of a healthy node, and restores them if the node fails after a short recovery.
 func (d *decider) recallRecovery(decision *Decision) {
 	n, verdict := decision.Node, &decision.Verdict
-	if !n.Exists() || d.f.Single() {
+	if !n.exists() || d.f.single() {
 		return
 	}
 	recovery, keep := d.f.Memory.Recoveries[n.ID()]
@@ -293,7 +318,7 @@ func (d *decider) recovery(decision *Decision) Recovery {
 	recovery := Recovery{First: since, Last: since, Requests: slices.Clone(decision.Gone)}
 	for j := range decision.Requests {
 		if r := &decision.Requests[j]; r.Step >= 0 {
-			entry := r.Entry()
+			entry := r.entry()
 			entry.Started = metav1.NewTime(r.Counted)
 			recovery.Requests = append(recovery.Requests, Listed{Remediation: entry, Step: r.Step})
 		}
