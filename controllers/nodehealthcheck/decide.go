@@ -35,7 +35,7 @@ func Decide(f Facts) Plan {
 	d.awaitsKubelets = !d.settled.IsZero() && (p.Population.Unhealthy > 0 || slices.ContainsFunc(p.Decisions, notHealthy))
 	d.now, d.ahead = d.upgrading(health.Unhealthy), d.upgrading(health.Unhealthy, health.Pending)
 	p.Blockers = (&Case{decider: d, upgrade: &d.now, begins: true}).ask(ofCheck)
-	d.first = d.firstMember()
+	d.first, d.next = d.firstMember(), d.nextMember()
 	p.Recheck = health.Earliest(health.Earliest(f.Recheck, f.Retry), health.Earliest(health.Earliest(missing, d.settled), p.Storm.Recheck))
 	for i, decision := range p.Decisions {
 		d.decide(decision)
@@ -61,6 +61,7 @@ type decider struct {
 	now            upgrade   // the upgrade that affects unhealthy nodes
 	ahead          upgrade   // the upgrade that will affect pending nodes when they are due, if nothing else changes
 	first          *Node     // the control-plane node that is first in the queue; nil if none waits
+	next           *Node     // the control-plane node that will be first when it is due; nil if there is none
 }
 
 func newDecider(f *Facts, p *Plan) *decider {

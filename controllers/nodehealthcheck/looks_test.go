@@ -105,6 +105,12 @@ var looks = map[string]looked{
 			k.after(time.Minute)
 		},
 	},
+	"nodes of the control plane that are not due yet, of which one goes first": {five: true, happens: func(k *fixture) {
+		k.turn("m1", corev1.ConditionUnknown)
+		k.after(time.Second)
+		k.turn("m0", corev1.ConditionUnknown)
+		k.after(time.Minute)
+	}},
 	"one of the control plane that is not due yet, while another one is remediated": {five: true, happens: func(k *fixture) {
 		badMembers("m0")(k)
 		k.settle("nhc")

@@ -166,8 +166,7 @@ func (d *decider) dueMembers() []*Decision {
 	var due, later []*Decision
 	for _, decision := range d.p.Decisions {
 		n := decision.Node
-		startable := n.Selected && n.exists() && decision.Verdict.State == health.Unhealthy && !decision.begun()
-		if !n.controlPlane() || !startable || len(d.caseOf(decision).ask(ofNodeAlone)) > 0 {
+		if !n.controlPlane() || !decision.startable(health.Unhealthy) || len(d.caseOf(decision).ask(ofNodeAlone)) > 0 {
 			continue
 		}
 		waits := n.Loop.Times > 1 && d.f.Now.Before(n.remade(func(gone *Listed) bool { return gone.Step >= 0 }))
@@ -181,4 +180,25 @@ func (d *decider) dueMembers() []*Decision {
 		return later
 	}
 	return due
+}
+
+// nextMember returns the control-plane node that will be due first, of the nodes that nothing else will block then; nil if there is
+// none. Without it explain would promise a start to a node that will have to queue.
+func (d *decider) nextMember() *Node {
+	var first *Decision
+	for _, decision := range d.p.Decisions {
+		at := decision.Verdict.Recheck
+		if !decision.controlPlane() || !decision.startable(health.Pending, health.Unhealthy) ||
+			first != nil && !at.Before(first.Verdict.Recheck) {
+			continue
+		}
+		lasts := func(b Blocker) bool { return b.Until.IsZero() || b.Until.After(at) }
+		if !slices.ContainsFunc(d.caseOf(decision).ask(ofNodeAlone), lasts) {
+			first = decision
+		}
+	}
+	if first == nil || d.f.ControlPlane == nil {
+		return nil
+	}
+	return first.Node
 }

@@ -111,13 +111,14 @@ type Case struct {
 	*decider
 	*Decision
 	upgrade *upgrade            // the upgrade that affects the node
+	head    *Node               // the control-plane node that is first in the queue; nil if none waits
 	step    int                 // the step that the rules are about
 	begins  bool                // the step would begin a remediation
 	answer  escalation.Decision // what the escalation decides
 }
 
 func (d *decider) caseOf(decision *Decision) *Case {
-	c := &Case{decider: d, Decision: decision, upgrade: &d.now, begins: true}
+	c := &Case{decider: d, Decision: decision, upgrade: &d.now, head: d.first, begins: true}
 	if step := d.suitable(c.Node, 0); step < len(d.f.Templates) {
 		c.step = step
 	}
@@ -331,7 +332,7 @@ func (c *Case) disrupted() *controlplane.Objection {
 }
 
 func (c *Case) etcd() Reason {
-	if c.f.ControlPlane == nil || c.f.ControlPlane.Unread != "" || c.first != nil && c.first != c.Node {
+	if c.f.ControlPlane == nil || c.f.ControlPlane.Unread != "" || c.head != nil && c.head != c.Node {
 		return ""
 	}
 	return c.f.ControlPlane.Etcd.against(c.Name)

@@ -289,8 +289,8 @@ var rules = []Rule{
 	},
 	{
 		Reason: "NotFirstInQueue", Event: skipped, asked: ofControlPlane,
-		When:    func(c *Case) bool { return c.first != nil && c.first != c.Node },
-		Object:  func(c *Case) rule.Ref { return rule.Ref{Kind: "Node", Name: c.first.Name} },
+		When:    func(c *Case) bool { return c.head != nil && c.head != c.Node },
+		Object:  func(c *Case) rule.Ref { return rule.Ref{Kind: "Node", Name: c.head.Name} },
 		Message: quorumLoss + "{name} is ahead in the queue", EndsWhen: "the remediation of {name} is over", Again: inAMinute,
 	},
 	{

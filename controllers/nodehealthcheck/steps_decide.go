@@ -1,6 +1,7 @@
 package nodehealthcheck
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -52,7 +53,7 @@ func (d *decider) decide(decision *Decision) {
 func (c *Case) block() {
 	asked := ofState
 	if c.Verdict.State == health.Pending {
-		c.upgrade = &c.ahead
+		c.upgrade, c.head = &c.ahead, cmp.Or(c.first, c.next)
 		switch {
 		case c.remediated():
 			asked = whileHeld
@@ -86,6 +87,11 @@ func (c *Case) happens(m rule.Step) {
 	if !m.At.IsZero() && m.Reason != "" && (c.Next.At.IsZero() || m.At.Before(c.Next.At)) {
 		c.Next = m
 	}
+}
+
+// startable reports whether the node is in one of the states, and its remediation would start once it is unhealthy and nothing blocks it.
+func (d *Decision) startable(states ...health.State) bool {
+	return d.Selected && d.exists() && slices.Contains(states, d.Verdict.State) && !d.begun()
 }
 
 // begun reports whether a remediation of the present failure has begun: there is a request that is not over.
