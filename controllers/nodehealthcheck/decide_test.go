@@ -185,7 +185,8 @@ func TestWhatADeletedCheckReleases(t *testing.T) {
 			f := of(tc.node).with(func(f *Facts) { f.Templates = nil })
 			p := Release(f, tc.uninstalling)
 			d := p.Decisions[0]
-			if diff := cmp.Diff(tc.want, released{which(d, func(r RequestState) bool { return r.End }), d.Leasing}, cmpopts.EquateEmpty()); diff != "" {
+			got := released{which(d, func(r RequestState) bool { return r.End }), d.Leasing}
+			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("released (-want +got):\n%s", diff)
 			}
 			if d.starts() || d.Would >= 0 {

@@ -445,7 +445,9 @@ func TestUntilOrphansWereSearchedForNoMemberIsRemediated(t *testing.T) {
 }
 
 func TestTheSearchForOrphansEndsAndEnqueuesTheChecksOnce(t *testing.T) {
-	others := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "metrics.k8s.io"}: errors.New("its node is bad")}}
+	others := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
+		{Group: "metrics.k8s.io"}: errors.New("its node is bad"),
+	}}
 	for name, tc := range map[string]struct {
 		err  error
 		want int // how often all checks are enqueued
