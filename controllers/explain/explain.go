@@ -108,11 +108,11 @@ func Findings(verdict health.Verdict, now time.Time) []Finding {
 func IgnoredFindings(verdict health.Verdict) []cliv1.IgnoredFinding {
 	ignored := make([]cliv1.IgnoredFinding, 0, len(verdict.Void))
 	for _, void := range verdict.Void {
-		finding := cliv1.IgnoredFinding{Reason: string(void.Doubt), Message: void.Finding.Observed(), Why: "its node says otherwise now"}
+		finding := cliv1.IgnoredFinding{Reason: string(void.Late), Message: void.Observed(), Why: "its node says otherwise now"}
 		switch {
-		case void.Finding.Reason == health.NodeStartup:
+		case void.Reason == health.NodeStartup:
 			finding.Why = "its timeout stands still, as Cluster API has not reconciled the machine since a pause"
-		case void.Doubt == health.NotSincePause:
+		case void.Late == health.NotSincePause:
 			finding.Why = "it was written before a pause, and Cluster API has not reconciled the machine since"
 		}
 		ignored = append(ignored, finding)

@@ -246,7 +246,7 @@ func hasRequest(by Ownership) func(*givenMachine) {
 
 // unjudgedSincePause has conditions of the machine that were written before a pause.
 func unjudgedSincePause(t *givenMachine) {
-	t.Verdict.Void = []health.Void{{Doubt: health.NotSincePause}}
+	t.Verdict.Void = []health.Finding{{Late: health.NotSincePause}}
 }
 
 // initialized sets when the control plane became initialized; ready does so for the infrastructure of the Cluster.

@@ -32,27 +32,22 @@ const writers = 16
 type outcome struct {
 	*Decision
 	plan *Plan
-	n    *Node
-	i    int // index of n
 
-	tried bool                       // the controller has tried to create the request of the step
-	asked bool                       // the create call was sent to the API server
-	made  *unstructured.Unstructured // the created request; nil if there is none
-	// ended, noted and unpatchable are indexes of n.Requests: requests that were deleted, requests whose annotations were set or need not
-	// be, and requests whose remediators cannot be notified because the API server forbids the annotation.
-	ended, noted, unpatchable []int
-	gaveUp                    bool  // a step was given up
-	notNotified               error // why no step was given up although the plan says so: the remediator could not be notified
-	again                     bool  // another client has written first, so the next reconcile decides again
-	refused                   error // why the step could not start
-	err                       error
+	tried       bool                       // the controller has tried to create the request of the step
+	asked       bool                       // the create call was sent to the API server
+	made        *unstructured.Unstructured // the created request; nil if there is none
+	gaveUp      bool                       // a step was given up
+	notNotified error                      // why no step was given up although the plan says so: the remediator could not be notified
+	again       bool                       // another client has written first, so the next reconcile decides again
+	refused     error                      // why the step could not start
+	err         error
 }
 
 // carryOut does what plan says about each node, and returns the outcomes of all nodes. An error for one node does not affect the others.
 func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan) []outcome {
-	outcomes := make([]outcome, len(state.facts.Nodes))
+	outcomes := make([]outcome, len(plan.Decisions))
 	for i := range outcomes {
-		outcomes[i] = outcome{Decision: &plan.Decisions[i], plan: plan, n: &state.facts.Nodes[i], i: i}
+		outcomes[i] = outcome{Decision: plan.Decisions[i], plan: plan}
 	}
 	var work errgroup.Group
 	work.SetLimit(writers)
@@ -70,11 +65,11 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan) 
 // together.
 func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcome) {
 	r.mark(ctx, state, o)
-	if !o.Starts() || o.begun(o.n) || !o.n.ControlPlane() {
+	if !o.starts() || o.begun() || !o.controlPlane() {
 		r.step(ctx, state, o)
 		return
 	}
-	err := r.Gate.Begin(ctx, o.n.Name, []string{"control plane"}, func(ctx context.Context) error {
+	err := r.Gate.Begin(ctx, o.Name, []string{"control plane"}, func(ctx context.Context) error {
 		r.step(ctx, state, o)
 		if o.asked {
 			return o.refused
@@ -87,20 +82,20 @@ func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcom
 // step takes the lease and creates the request of the next step, after the previous remediator was notified to stop. If the manager crashes
 // in between, the next reconcile goes on, because the annotation says that the previous step was given up.
 func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
-	first := !o.begun(o.n)
-	if o.Starts() && first && !r.confirmed(ctx, state, o) {
+	first := !o.begun()
+	if o.starts() && first && !r.confirmed(ctx, state, o) {
 		return
 	}
 	if o.Unconfirm {
 		node := &unstructured.Unstructured{}
 		node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
-		node.SetName(o.n.Name)
+		node.SetName(o.Name)
 		o.try(r.annotate(ctx, node, map[string]any{nhcv1.ConfirmedHealthyAnnotation: nil}))
 	}
 	taken, leased := r.lease(ctx, state, o)
 	o.try(leased)
 	o.gaveUp = o.GaveUp.Do == escalation.GiveUp && o.notNotified == nil
-	if o.notNotified != nil || !o.Starts() {
+	if o.notNotified != nil || !o.starts() {
 		return
 	}
 	if leased != nil {
@@ -134,31 +129,27 @@ func (o *outcome) refuse(err error) {
 // an error, because remediators have to be notified.
 func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
 	for j := range o.Requests {
-		obj, decided := o.n.Requests[j].Object, &o.Requests[j]
+		decided := &o.Requests[j]
+		obj := decided.Object
 		if len(decided.Note) > 0 {
 			err := r.annotate(ctx, obj, decided.Note)
 			_, notifies := decided.Note[nhcv1.TimedOutAnnotation]
-			switch forbidden := apierrors.IsForbidden(err); {
-			case notifies && decided.GiveUp:
+			forbidden := apierrors.IsForbidden(err)
+			if notifies && decided.GiveUp {
 				o.notNotified = errors.Join(o.notNotified, err)
-			case notifies && forbidden:
-				o.unpatchable = append(o.unpatchable, j)
+			} else {
+				decided.unpatchable = notifies && forbidden
 			}
-			if state.facts.Single() && apierrors.IsForbidden(err) || o.try(err) {
-				o.noted = append(o.noted, j)
-			}
+			decided.noted = state.facts.single() && forbidden || o.try(err)
 		}
-		if decided.End && o.try(r.Requests.Delete(ctx, obj)) {
+		if decided.ended = decided.End && o.try(r.Requests.Delete(ctx, obj)); decided.ended {
 			r.memory.written.Of(obj.GroupVersionKind().GroupKind()).Forget(client.ObjectKeyFromObject(obj))
-			o.ended = append(o.ended, j)
 		}
 	}
 }
 
-// flagged reports whether this reconcile has flagged a request as old.
-func (o *outcome) flagged(j int) bool {
-	return o.Requests[j].Note[nhcv1.OldRequestAnnotation] != nil && slices.Contains(o.noted, j)
-}
+// flagged reports whether this reconcile has flagged the request as old.
+func (s *RequestState) flagged() bool { return s.noted && s.Note[nhcv1.OldRequestAnnotation] != nil }
 
 // try notes err and reports whether it is nil. If another client has written first, the next reconcile decides again, and this is no error.
 func (o *outcome) try(err error) bool {
@@ -203,18 +194,18 @@ func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructure
 // is established again, and until then the cache is stale. If the live objects forbid the request, the next reconcile decides again.
 func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome) bool {
 	node, doubt := &corev1.Node{}, ""
-	err := r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)
+	err := r.Live.Get(ctx, client.ObjectKey{Name: o.Name}, node)
 	if remediationrequest.Missing(err) {
 		node, err = nil, nil
 	}
 	if err != nil {
-		err = fmt.Errorf("read node %s: %w", o.n.Name, err)
-	} else if node == nil || node.UID != o.n.Object.UID || node.ResourceVersion != o.n.Object.ResourceVersion {
-		if live := state.facts.again(o.i, node); !live.Starts() {
-			doubt = fmt.Sprintf("%s of node %s", live.Blockers[0].Reason, o.n.Name)
+		err = fmt.Errorf("read node %s: %w", o.Name, err)
+	} else if node == nil || node.UID != o.Object.UID || node.ResourceVersion != o.Object.ResourceVersion {
+		if live := state.facts.again(o.Node, node); !live.starts() {
+			doubt = fmt.Sprintf("%s of node %s", live.Blockers[0].Reason, o.Name)
 		}
 	}
-	if err == nil && doubt == "" && o.n.ControlPlane() {
+	if err == nil && doubt == "" && o.controlPlane() {
 		doubt, err = r.confirmTurn(ctx, state)
 	}
 	if doubt != "" && r.memory.of(state.check.Name).failed >= doubtful {
@@ -260,17 +251,17 @@ func (r *Reconciler) observeLeases(ctx context.Context, state *observed) error {
 // take takes or renews the lease on a node, and returns it. The API server refuses the write if another client has written first.
 func (r *Reconciler) take(ctx context.Context, state *observed, o *outcome) (*coordinationv1.Lease, error) {
 	now, seconds := metav1.NewMicroTime(r.Clock.Now()), o.Term.Seconds()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.LeaseNamespace, Name: leaseName(o.n.Name)}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.LeaseNamespace, Name: leaseName(o.Name)}}
 	lease.Spec.LeaseTransitions = ptr.To[int32](-1)
-	found := o.n.Lease
+	found := o.Lease
 	if found != nil {
 		lease = found.DeepCopy()
 	}
-	belongsTo(lease, o.n.Object)
+	belongsTo(lease, o.Object)
 	if !found.own() {
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
 	}
-	if !found.own() || len(o.n.Requests)+len(o.n.Unseen)+len(o.n.Gone) == 0 { // a new remediation begins
+	if !found.own() || len(o.Requests)+len(o.Unseen)+len(o.Gone) == 0 { // a new remediation begins
 		lease.Spec.AcquireTime = &now
 	}
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To(holderOf(state.check)), &seconds, &now
@@ -312,11 +303,11 @@ func (r *Reconciler) giveBack(ctx context.Context, lease *coordinationv1.Lease) 
 
 // lease carries out the decision about the lease on the node, and returns the lease if it was taken or renewed.
 func (r *Reconciler) lease(ctx context.Context, state *observed, o *outcome) (*coordinationv1.Lease, error) {
-	switch o.Lease {
+	switch o.Leasing {
 	case TakeLease, RenewLease:
 		return r.take(ctx, state, o)
 	case DropLease:
-		return nil, r.giveBack(ctx, o.n.Lease.Lease)
+		return nil, r.giveBack(ctx, o.Lease.Lease)
 	}
 	return nil, nil
 }

@@ -109,7 +109,7 @@ type Reconciler struct {
 	Teardown       bool          // kubemend is being uninstalled: no remediation begins, and all requests are deleted
 
 	memory     memory
-	search     atomic.Int32  // searchState of the search for orphaned requests
+	searched   atomic.Bool   // orphaned requests of all kinds were searched for
 	idle       atomic.Bool   // Serve has stopped the reconciles
 	started    chan struct{} // closed when the controller has started, and enqueueAll is set
 	enqueueAll func()        // enqueues all checks, also deleted checks that have left requests or leases behind
@@ -142,7 +142,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case r.Teardown:
 		return r.tearDown(ctx, name, check, now)
 	case check == nil || !check.DeletionTimestamp.IsZero():
-		return r.release(ctx, name, now)
+		r.forget(name)
+		result, _, err := r.endOrphans(ctx, name, nil, now)
+		return result, err
 	}
 	r.memory.began.CompareAndSwap(nil, &now)
 	state, err := r.observe(ctx, check, now)
@@ -285,9 +287,9 @@ type memory struct {
 // keepExhausted remembers the nodes for which the check has no step left after this plan.
 func (m *memory) keepExhausted(state *observed, plan *Plan) {
 	exhausted := map[string]bool{}
-	for i := range plan.Decisions {
-		if plan.Decisions[i].Would < 0 {
-			exhausted[state.facts.Nodes[i].Name] = true
+	for _, decision := range plan.Decisions {
+		if decision.Would < 0 {
+			exhausted[decision.Name] = true
 		}
 	}
 	m.exhausted.Store(state.check.Name, exhausted)
@@ -323,16 +325,15 @@ func remembers(state *observed, plan *Plan, outcomes []outcome) Memory {
 	memory := plan.Memory
 	for k := range outcomes {
 		o := &outcomes[k]
-		for j := range o.n.Requests {
-			id := o.n.Requests[j].ID()
-			known := memory.Requests[id]
-			known.Flagged = known.Flagged || o.flagged(j)
-			known.Unpatchable = known.Unpatchable || slices.Contains(o.unpatchable, j)
-			memory.Requests[id] = known
+		for j := range o.Requests {
+			r := &o.Requests[j]
+			known := memory.Requests[r.ID()]
+			known.Flagged, known.Unpatchable = known.Flagged || r.flagged(), known.Unpatchable || r.unpatchable
+			memory.Requests[r.ID()] = known
 		}
 		if o.refused != nil {
 			unanswered := begin.Lost(o.refused) || errors.Is(o.refused, begin.ErrUnasked)
-			memory.Refusals[o.n.Name] = memory.Refusals[o.n.Name].Again(o.Start, o.tried, unanswered, state.facts.Now)
+			memory.Refusals[o.Name] = memory.Refusals[o.Name].Again(o.Start, o.tried, unanswered, state.facts.Now)
 		}
 	}
 	return memory

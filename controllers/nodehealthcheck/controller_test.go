@@ -262,12 +262,7 @@ func single(t *testing.T) *fixture {
 func TestARequestThatIsRefusedKeepsNoLease(t *testing.T) {
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "reboots"}, "b", errors.New("exceeded quota"))
 	k := single(t)
-	k.fails = func(verb string, obj client.Object) error {
-		if _, request := obj.(*unstructured.Unstructured); request && verb == "create" {
-			return refused
-		}
-		return nil
-	}
+	k.refuses("create", "b", refused)
 	k.bad("b")
 	k.reconciles("nhc")
 	k.wants("the API server refuses it")
@@ -420,12 +415,7 @@ func TestRequestsOfOtherChecksHoldUpNothingThatGoesOn(t *testing.T) {
 
 func TestAMemberThatIsRefusedHoldsUpNoOther(t *testing.T) {
 	k := newFixture(t, five(check("nhc"))...)
-	k.fails = func(verb string, obj client.Object) error {
-		if u, is := obj.(*unstructured.Unstructured); is && verb == "create" && u.GetName() == "m0" {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "reboots"}, "m0", nil)
-		}
-		return nil
-	}
+	k.refuses("create", "m0", apierrors.NewForbidden(schema.GroupResource{Resource: "reboots"}, "m0", nil))
 	k.bad("m0")
 	k.turn("m1", corev1.ConditionUnknown)
 	k.after(300 * time.Second)

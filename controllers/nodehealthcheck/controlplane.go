@@ -28,14 +28,14 @@ import (
 )
 
 func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
-	mayBegin := func(n Node) bool { return n.ControlPlane() && state.facts.Concerns(&n) && n.mayBegin() }
+	mayBegin := func(n Node) bool { return n.controlPlane() && state.facts.Concerns(&n) && n.mayBegin() }
 	if len(state.facts.Awaited) > 0 || !slices.ContainsFunc(state.facts.Nodes, mayBegin) {
 		return
 	}
 	c := &ControlPlane{}
 	state.facts.ControlPlane = c
-	if orphans := r.searchedFor(); orphans != searched { // when the search ends it enqueues the check
-		c.Unread, c.Searching = OrphansUnsearched, orphans == searching
+	if !r.orphansKnown() { // when the search ends it enqueues the check
+		c.Unread = "orphaned requests have not been searched for"
 		return
 	}
 	namespaces, err := r.readAll(ctx, state)
@@ -222,7 +222,7 @@ func (r *Reconciler) confirmTurn(ctx context.Context, state *observed) (doubt st
 func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 	for i := range state.facts.Nodes {
 		n := &state.facts.Nodes[i]
-		if !n.Exists() {
+		if !n.exists() {
 			r.observeOwners(ctx, state, n)
 			continue
 		}
@@ -319,7 +319,7 @@ func (r *Reconciler) serviced(ctx context.Context, m *Machine, now time.Time) bo
 
 // memberMachines adds the control-plane Machines to the members, and returns the Machines by UID.
 func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[types.UID]*clusterv1.Machine, error) {
-	known := slices.IndexFunc(state.facts.Nodes, func(n Node) bool { return n.Machine.There() })
+	known := slices.IndexFunc(state.facts.Nodes, func(n Node) bool { return n.Machine.there() })
 	if known < 0 {
 		return nil, nil
 	}

@@ -19,8 +19,8 @@ import (
 // The limits of the check block only remediations of further nodes. A remediation that has begun goes on: requests end, time out and follow
 // each other, and leases are renewed.
 func Decide(f Facts) Plan {
-	p := Plan{Decisions: make([]Decision, len(f.Nodes))}
-	d := &decider{f: &f, p: &p}
+	p := Plan{}
+	d := newDecider(&f, &p)
 	for i := range f.Templates {
 		d.steps = append(d.steps, escalation.Step{Timeout: f.Templates[i].timeout()})
 	}
@@ -29,25 +29,24 @@ func Decide(f Facts) Plan {
 	missing := d.missing()
 	d.settled = d.settledAt()
 	d.population()
-	notHealthy := func(decision Decision) bool { // selected or not
+	notHealthy := func(decision *Decision) bool { // selected or not
 		return decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
 	}
 	d.awaitsKubelets = !d.settled.IsZero() && (p.Population.Unhealthy > 0 || slices.ContainsFunc(p.Decisions, notHealthy))
-	d.now.upgrading, d.now.upgraded = d.upgrade(health.Unhealthy)
-	d.ahead.upgrading, d.ahead.upgraded = d.upgrade(health.Unhealthy, health.Pending)
-	p.Blockers = (&Case{decider: d, view: &d.now, begins: true}).ask(ofCheck)
-	d.members()
+	d.now, d.ahead = d.upgrading(health.Unhealthy), d.upgrading(health.Unhealthy, health.Pending)
+	p.Blockers = (&Case{decider: d, upgrade: &d.now, begins: true}).ask(ofCheck)
+	d.first, d.next = d.firstMember(), d.nextMember()
 	p.Recheck = health.Earliest(health.Earliest(f.Recheck, f.Retry), health.Earliest(health.Earliest(missing, d.settled), p.Storm.Recheck))
-	for i := range f.Nodes {
-		d.decide(i)
-		p.Recheck = health.Earliest(p.Recheck, p.Decisions[i].Recheck)
-		if p.Decisions[i].acts() {
+	for i, decision := range p.Decisions {
+		d.decide(decision)
+		p.Recheck = health.Earliest(p.Recheck, decision.Recheck)
+		if decision.acts() {
 			p.Order = append(p.Order, i)
 		}
 	}
 	// Nodes for which a step starts come first, and among them the nodes that have been due for longest.
 	slices.SortStableFunc(p.Order, func(i, j int) int {
-		a, b := &p.Decisions[i], &p.Decisions[j]
+		a, b := p.Decisions[i], p.Decisions[j]
 		return cmp.Or(cmp.Compare(min(b.Start, 0), min(a.Start, 0)), a.Verdict.OverdueSince(f.Now).Compare(b.Verdict.OverdueSince(f.Now)))
 	})
 	return p
@@ -59,53 +58,43 @@ type decider struct {
 	steps          []escalation.Step
 	settled        time.Time // until when kubelets have time to report; zero if that is over
 	awaitsKubelets bool      // nodes may be unhealthy only because their kubelets have not had that time
-	now            view      // the view for unhealthy nodes
-	ahead          view      // the view that pending nodes will have when they are due, if nothing else changes
+	now            upgrade   // the upgrade that affects unhealthy nodes
+	ahead          upgrade   // the upgrade that will affect pending nodes when they are due, if nothing else changes
+	first          *Node     // the control-plane node that is first in the queue; nil if none waits
+	next           *Node     // the control-plane node that will be first when it is due; nil if there is none
 }
 
-// view has the facts outside a node that block its remediation.
-type view struct {
-	upgrading string   // the upgrade of the cluster that goes on; empty if there is none
-	upgraded  rule.Ref // the object that says so
-	first     int      // index of the control-plane node that is first in the queue; -1 if none waits
-	etcd      Reason   // why etcd cannot do without that node; empty if it can
+func newDecider(f *Facts, p *Plan) *decider {
+	for i := range f.Nodes {
+		p.Decisions = append(p.Decisions, &Decision{Node: &f.Nodes[i]})
+	}
+	return &decider{f: f, p: p}
 }
 
-// members finds out which control-plane node is first in the queue.
-func (d *decider) members() {
-	c := d.f.ControlPlane
-	if c == nil {
-		return
-	}
-	if due := d.dueMembers(); len(due) > 0 {
-		d.now.first, d.now.etcd = d.queue(due)
-		d.ahead.first, d.ahead.etcd = d.now.first, d.now.etcd
-		return
-	}
-	d.now.first, d.ahead.first = -1, d.nextMember()
-	if d.ahead.first >= 0 && c.Unread == "" {
-		d.ahead.etcd = c.Etcd.against(d.f.Nodes[d.ahead.first].Name)
-	}
+// upgrade is an upgrade of the cluster that goes on, and the object that says so; zero if there is none.
+type upgrade struct {
+	text string
+	by   rule.Ref
 }
 
 // acts reports whether there is anything to do or to report about the node.
 func (d *Decision) acts() bool {
 	requests := slices.ContainsFunc(d.Requests, func(r RequestState) bool { return r.End || r.Adopt || r.GiveUp || len(r.Note) > 0 })
 	reported := d.Verdict.State == health.Unhealthy && d.Blocker().Text != ""
-	return requests || d.Starts() || d.Lease != KeepLease || d.Unconfirm || reported
+	return requests || d.starts() || d.Leasing != KeepLease || d.Unconfirm || reported
 }
 
 func (d *decider) population() {
 	f, p := d.f, d.p
-	for i := range f.Nodes {
-		n, decision := &f.Nodes[i], &p.Decisions[i]
-		decision.InFlight = n.Remediated() || decision.Missing
+	for _, decision := range p.Decisions {
+		decision.InFlight = decision.remediated() || decision.Missing
 		// A node that is gone counts while it is missing or a remediation goes on that may have deleted it.
-		goesOn := decision.Missing || len(n.Unseen) > 0 || slices.ContainsFunc(n.Requests, func(r Request) bool { return !r.Clings(f.Now) })
-		if !n.Selected && (n.Exists() || !goesOn) {
+		held := func(r RequestState) bool { return !r.clings(f.Now) }
+		goesOn := decision.Missing || len(decision.Unseen) > 0 || slices.ContainsFunc(decision.Requests, held)
+		if !decision.Selected && (decision.exists() || !goesOn) {
 			continue
 		}
-		decision.Class = d.classOf(i)
+		decision.Class = decision.classOf()
 		p.Population.Count(decision.Class)
 		if decision.InFlight {
 			p.Population.InFlight++
@@ -128,16 +117,15 @@ func (d *decider) population() {
 	p.Storm = f.Storm.Next(cooldown, tooMany, f.Now)
 }
 
-func (d *decider) classOf(i int) budget.Class {
-	n, state := &d.f.Nodes[i], d.p.Decisions[i].Verdict.State
-	switch {
-	case !n.Exists(), state == health.Unhealthy:
+func (d *Decision) classOf() budget.Class {
+	switch state := d.Verdict.State; {
+	case !d.exists(), state == health.Unhealthy:
 		return budget.Unhealthy
 	case state == health.Unknown:
 		return budget.Unknown
 	case state == health.Pending:
 		return budget.Pending
-	case n.Remediated(), len(n.Orphaned) > 0:
+	case d.remediated(), len(d.Orphaned) > 0:
 		return budget.Recovering
 	}
 	return budget.Healthy
@@ -187,7 +175,7 @@ func (f *Facts) Signals(n *Node) (signals []health.Signal, reported bool) {
 // requests with its name, only for such nodes.
 func (f *Facts) Concerns(n *Node) bool {
 	signals, reported := f.Signals(n)
-	return n.Exists() && (len(signals) > 0 || !reported)
+	return n.exists() && (len(signals) > 0 || !reported)
 }
 
 // sees returns what is seen of n now, where last was seen before.
@@ -208,9 +196,9 @@ func (f *Facts) sees(n *Node, last health.Seen, blind bool) health.Seen {
 	return last.Next(now, created, blind)
 }
 
-// again repeats the decision about the node at index i with the live Node from the API server; nil if the Node is gone.
-func (f *Facts) again(i int, live *corev1.Node) Decision {
-	facts, n := *f, &f.Nodes[i]
+// again repeats the decision about n with the live Node from the API server; nil if the Node is gone.
+func (f *Facts) again(n *Node, live *corev1.Node) *Decision {
+	facts, i := *f, slices.IndexFunc(f.Nodes, func(other Node) bool { return other.Name == n.Name })
 	if facts.Nodes = slices.Clone(f.Nodes); live != nil && string(live.UID) != n.ID() {
 		live = nil // another Node with the same name
 	}
@@ -237,9 +225,9 @@ func (d *decider) judge() {
 	blind := f.Now.Sub(f.Memory.Judged) > longest+unseenFor
 	next := &d.p.Memory
 	next.Seen, next.Streaks, next.Rules, next.Judged = map[string]health.Seen{}, map[string]health.Streaks{}, f.Policy.Rules, f.Now
-	for i := range f.Nodes {
-		n, decision := &f.Nodes[i], &d.p.Decisions[i]
-		if !n.Exists() {
+	for _, decision := range d.p.Decisions {
+		n := decision.Node
+		if !n.exists() {
 			continue
 		}
 		last, streaks := f.Memory.Seen[n.ID()], f.Memory.Streaks[n.ID()]
@@ -253,7 +241,7 @@ func (d *decider) judge() {
 		next.Seen[n.ID()] = seen
 		// Different unhealthy statuses count together only as long as the node is not being remediated. A node that boots is Unknown, then
 		// False, then True, and that must not make its remediation fail. (Seed 002, "Special cases".)
-		if !n.Remediated() {
+		if !n.remediated() {
 			if streaks, seen.Signals = streaks.After(seen.Signals, f.Policy.Rules, blind, time.Time{}); streaks != nil {
 				next.Streaks[n.ID()] = streaks
 			}
@@ -269,17 +257,18 @@ func (d *decider) judge() {
 // Release returns the plan for a deleted check: delete its requests, then its leases. While kubemend is being uninstalled, the leases are
 // deleted although remediators keep their requests for too long.
 func Release(f Facts, uninstalling bool) Plan {
-	p := Plan{Decisions: make([]Decision, len(f.Nodes)), Recheck: f.Recheck}
-	d := &decider{f: &f, p: &p}
+	p := Plan{Recheck: f.Recheck}
+	d := newDecider(&f, &p)
 	d.recall()
-	for i := range f.Nodes {
-		c, clings := d.caseOf(i, &d.now), true
+	for i, decision := range p.Decisions {
+		c, clings := d.caseOf(decision), true
 		c.Start, c.Would = -1, -1
-		for j := range c.n.Requests {
-			c.Requests[j].End = c.n.Requests[j].Deleting().IsZero()
-			clings = clings && c.n.Requests[j].Clings(f.Now)
+		for j := range c.Requests {
+			r := &c.Requests[j]
+			r.End = r.Deleting().IsZero()
+			clings = clings && r.clings(f.Now)
 		}
-		if len(c.n.Requests) == 0 || uninstalling && clings {
+		if len(c.Requests) == 0 || uninstalling && clings {
 			c.unleased()
 		} else {
 			c.leased()

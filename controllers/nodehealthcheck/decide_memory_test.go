@@ -134,7 +134,7 @@ func TestTurnsOfAConditionAreRemembered(t *testing.T) {
 				n.Object.UID, cond.Status, cond.LastTransitionTime = "uid-a", corev1.ConditionStatus(is.status), metav1.NewTime(epoch.Add(-is.since))
 				f.Now, f.Nodes = epoch.Add(is.at), []Node{n}
 				p := Decide(f)
-				f.Memory, d = p.Memory, &p.Decisions[0]
+				f.Memory, d = p.Memory, p.Decisions[0]
 			}
 			if got := d.Verdict.Findings[0].Due; !got.Equal(epoch.Add(tc.want)) {
 				t.Errorf("unhealthy at %s, want after %s", got, tc.want)
@@ -179,7 +179,13 @@ func TestTheStepAfterOneThatCannotBeRequested(t *testing.T) {
 		"a lease that fails is no request": {of(lost()).with(two, refusals(Refusal{Last: epoch})), []int{0}},
 		"for all that are refused":         {of(lost(), lost()).with(two, refusals(no(long), no(long))), []int{1, 1}},
 		"for the first while it is down":   {of(lost(), lost()).with(two, refusals(down(long), down(tooLong))), []int{0, 1}},
-		"for none while another is on it":  {of(lost(), onSecond).with(two, refusals(down(tooLong))), []int{0, -1}},
+		"for none while another is on it":  {of(lost(), onSecond).with(two, refusals(down(tooLong))), []int{0, -1}}, // as after a restart
+		"for none while another is on it, first or not": {
+			of(lost(), onSecond).with(two, refusals(down(tooLong), down(long))), []int{0, -1},
+		},
+		"for the next when its time there is over": {
+			of(lost(), lost(asked(on(1), startedBefore(tooLong), notified))).with(two, refusals(down(long), down(2*tooLong))), []int{1, -1},
+		},
 		"also if another had a step that is no more": {
 			of(lost(), lost(deleted(givenUp(was(0, time.Hour))))).with(two, refusals(down(long), onStep(2, down(tooLong)))), []int{1, 1},
 		},
@@ -189,7 +195,7 @@ func TestTheStepAfterOneThatCannotBeRequested(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)
 			for i, want := range tc.want {
-				d := &p.Decisions[i]
+				d := p.Decisions[i]
 				if given := which(d, func(r RequestState) bool { return r.GiveUp }); d.Start != want || len(given) > 0 {
 					t.Errorf("node %d: step %d starts, want %d; %v are given up", i, d.Start, want, given)
 				}
@@ -224,7 +230,7 @@ func TestTheStepAfterAShortRecovery(t *testing.T) {
 				f.Now, f.Nodes = epoch.Add(after), []Node{n}
 				p := Decide(f)
 				f.Memory = p.Memory
-				return &p.Decisions[0]
+				return p.Decisions[0]
 			}
 			for after := time.Duration(0); after < tc.healthy; after += time.Second {
 				if after < tc.kept {
@@ -267,8 +273,8 @@ func TestWhatTheLimitsCount(t *testing.T) {
 		"a healthy node that has left it":                 {of(healthy(unselected)), budget.Population{}},
 		"a node that is gone, whose request is there":     {of(gone(asked())), budget.Population{Unhealthy: 1, InFlight: 1}},
 		"one whose request cannot be read":                {of(gone(unseen)), budget.Population{Unhealthy: 1, InFlight: 1}},
-		"one whose request is not released soon":          {of(gone(asked(deleting(ClingingFor - 1)))), budget.Population{Unhealthy: 1, InFlight: 1}},
-		"one whose request is not released for very long": {of(gone(asked(deleting(ClingingFor)))), budget.Population{}},
+		"one whose request is not released soon":          {of(gone(asked(deleting(clingingFor - 1)))), budget.Population{Unhealthy: 1, InFlight: 1}},
+		"one whose request is not released for very long": {of(gone(asked(deleting(clingingFor)))), budget.Population{}},
 		"one that a person has deleted":                   {of(gone()), budget.Population{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -332,7 +338,7 @@ func TestWhichNodesAreMissing(t *testing.T) {
 			p := Decide(tc.given)
 			got := map[string]time.Time{}
 			for i := range p.Decisions {
-				if d := &p.Decisions[i]; d.Missing {
+				if d := p.Decisions[i]; d.Missing {
 					got[tc.given.Nodes[i].Name] = d.MissedSince
 					if d.Class != budget.Unhealthy || !d.InFlight {
 						t.Errorf("it counts as %q, in flight: %t", d.Class, d.InFlight)

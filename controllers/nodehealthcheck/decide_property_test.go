@@ -110,7 +110,7 @@ func someFacts(t *rapid.T) Facts {
 		if yes(4, "lease") {
 			n.Lease = leaseFor(rapid.SampledFrom([]string{us, "NMO", ""}).Draw(t, "holder"), 10*time.Minute, some(900), some(900))
 		}
-		if n.ControlPlane() {
+		if n.controlPlane() {
 			plane.Members = append(plane.Members, seen(n.Name, n.Object.Status.Conditions[0].Status == good))
 		}
 		if controlPlane && len(n.Requests) > 0 {
@@ -118,7 +118,7 @@ func someFacts(t *rapid.T) Facts {
 		}
 		f.Nodes = append(f.Nodes, n)
 	}
-	if slices.ContainsFunc(f.Nodes, func(n Node) bool { return n.ControlPlane() && f.Concerns(&n) }) {
+	if slices.ContainsFunc(f.Nodes, func(n Node) bool { return n.controlPlane() && f.Concerns(&n) }) {
 		f.ControlPlane = plane
 	}
 	return f
@@ -140,20 +140,20 @@ func begins(n *Node, d *Decision) bool {
 			return false
 		}
 	}
-	return d.Starts() && len(n.Unseen) == 0
+	return d.starts() && len(n.Unseen) == 0
 }
 
 func TestARemediationStartsExactlyIfThereAreNoBlockers(t *testing.T) {
 	holds(t, func(t *rapid.T, f *Facts, p *Plan) {
 		for i := range p.Decisions {
-			n, d := &f.Nodes[i], &p.Decisions[i]
-			if d.Starts() != (len(d.Blockers) == 0) {
-				t.Fatalf("node %s starts: %t, and its blockers are %+v", n.Name, d.Starts(), d.Blockers)
+			n, d := &f.Nodes[i], p.Decisions[i]
+			if d.starts() != (len(d.Blockers) == 0) {
+				t.Fatalf("node %s starts: %t, and its blockers are %+v", n.Name, d.starts(), d.Blockers)
 			}
 			if begins(n, d) && len(p.Blockers) > 0 {
 				t.Fatalf("node %s is the first of %+v", n.Name, p.Blockers)
 			}
-			if d.Starts() && (d.Would != d.Start || !slices.Contains(p.Order, i)) {
+			if d.starts() && (d.Would != d.Start || !slices.Contains(p.Order, i)) {
 				t.Fatalf("node %s starts with %d, would with %d, in %v", n.Name, d.Start, d.Would, p.Order)
 			}
 		}
@@ -164,8 +164,8 @@ func TestARemediationStartsExactlyIfThereAreNoBlockers(t *testing.T) {
 func TestNothingStartsThatMustNot(t *testing.T) {
 	holds(t, func(t *rapid.T, f *Facts, p *Plan) {
 		for i := range p.Decisions {
-			n, d := &f.Nodes[i], &p.Decisions[i]
-			if !d.Starts() {
+			n, d := &f.Nodes[i], p.Decisions[i]
+			if !d.starts() {
 				continue
 			}
 			paused := len(f.Check.Spec.PauseRequests) > 0 || f.Upgrade.Unread || !f.Since.IsZero()
@@ -193,13 +193,13 @@ func TestNothingBeginsAboveTheLimit(t *testing.T) {
 				continue
 			}
 			total++
-			if !n.Exists() || f.Concerns(n) || len(n.Requests)+len(n.Unseen)+len(n.Orphaned) > 0 || f.TerminatingLeft && n.terminating() {
+			if !n.exists() || f.Concerns(n) || len(n.Requests)+len(n.Unseen)+len(n.Orphaned) > 0 || f.TerminatingLeft && n.terminating() {
 				unhealthy++
 			}
 		}
 		atMost := map[string]int{"100%": total, "40%": total * 40 / 100, "1": 1}[f.Check.Spec.MaxUnhealthy.String()]
 		for i := range p.Decisions {
-			if begins(&f.Nodes[i], &p.Decisions[i]) && p.Population.Total() == total && unhealthy > atMost {
+			if begins(&f.Nodes[i], p.Decisions[i]) && p.Population.Total() == total && unhealthy > atMost {
 				t.Fatalf("node %s begins, as %d of %d are unhealthy, of at most %d", f.Nodes[i].Name, unhealthy, total, atMost)
 			}
 		}
@@ -212,8 +212,8 @@ func TestNeverTwoNodesOfTheControlPlane(t *testing.T) {
 		for i := range f.Nodes {
 			n := &f.Nodes[i]
 			switch {
-			case !n.ControlPlane():
-			case begins(n, &p.Decisions[i]):
+			case !n.controlPlane():
+			case begins(n, p.Decisions[i]):
 				beginning++
 			case len(n.Requests) > 0:
 				busy++
@@ -229,8 +229,8 @@ func TestNeverTwoNodesOfTheControlPlane(t *testing.T) {
 func TestWhatHasBegunEndsWhenTheNodeIsHealthy(t *testing.T) {
 	holds(t, func(t *rapid.T, f *Facts, p *Plan) {
 		for i := range f.Nodes {
-			n, d := &f.Nodes[i], &p.Decisions[i]
-			if !n.Exists() || f.Concerns(n) || len(n.Unseen) > 0 || f.TerminatingLeft && n.terminating() {
+			n, d := &f.Nodes[i], p.Decisions[i]
+			if !n.exists() || f.Concerns(n) || len(n.Unseen) > 0 || f.TerminatingLeft && n.terminating() {
 				continue
 			}
 			for j := range n.Requests {
@@ -239,7 +239,7 @@ func TestWhatHasBegunEndsWhenTheNodeIsHealthy(t *testing.T) {
 					t.Fatalf("the request %d of %+v stays", j, n)
 				}
 			}
-			if len(n.Requests)+len(n.Orphaned) == 0 && n.Lease.own() && d.Lease != DropLease {
+			if len(n.Requests)+len(n.Orphaned) == 0 && n.Lease.own() && d.Leasing != DropLease {
 				t.Fatalf("the lease of %+v stays", n)
 			}
 		}
@@ -258,7 +258,7 @@ func TestWhatIsWaitedForIsLookedAtAgain(t *testing.T) {
 			t.Fatalf("it is looked at again at %s", p.Recheck)
 		}
 		for i := range f.Nodes {
-			n, d := &f.Nodes[i], &p.Decisions[i]
+			n, d := &f.Nodes[i], p.Decisions[i]
 			if !d.Next.At.IsZero() && !d.Next.At.After(f.Now) {
 				t.Fatalf("%+v comes next, which is over", d.Next)
 			}
@@ -267,7 +267,7 @@ func TestWhatIsWaitedForIsLookedAtAgain(t *testing.T) {
 			if b := d.Blocker(); d.Verdict.State == health.Unhealthy {
 				by("the end of what blocks", n, cmp.Or(b.Again, b.Until))
 			}
-			if n.Lease.own() && d.Lease == KeepLease && len(n.Requests) > 0 && n.Exists() {
+			if n.Lease.own() && d.Leasing == KeepLease && len(n.Requests) > 0 && n.exists() {
 				by("the lease", n, n.Lease.expiry())
 			}
 		}

@@ -39,7 +39,6 @@ func etcd(guarded string) func(*ControlPlane) {
 
 func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 	unread := func(why string) func(*ControlPlane) { return func(c *ControlPlane) { c.Unread, c.Members = why, nil } }
-	searching := func(c *ControlPlane) { c.Unread, c.Searching = OrphansUnsearched, true }
 	refused := func(name string, ago time.Duration) func(*Facts) {
 		return func(f *Facts) {
 			if f.Memory.Refusals == nil {
@@ -72,9 +71,6 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 		}), "ControlPlaneNotSeen, NotFirstInQueue b; ; NotFirstInQueue b"},
 		"none while the control plane is not read, and the longest says why": {
 			of(due(10), due(20)).with(plane("a", unread("a timeout"))), "ControlPlaneUnread, NotFirstInQueue b; ControlPlaneUnread",
-		},
-		"none while orphaned requests are searched for": {
-			of(due(20), due(10)).with(plane("a", searching)), "ControlPlaneSearched; ControlPlaneSearched, NotFirstInQueue a",
 		},
 		"not one whose request was refused a moment ago": {of(due(10), due(20)).with(plane("ab"), refused("b", 59*time.Second)), "; NotFirstInQueue a"},
 		"not one that waits since its requests are deleted again and again": {
@@ -130,11 +126,10 @@ func TestANodeThatWaitsForTheControlPlaneIsLookedAtAgain(t *testing.T) {
 		"etcd cannot do without":  of(lost(ofPlane)).with(plane("a", etcd("a"))),
 		"it could not be read":    of(lost(ofPlane)).with(plane("a", func(c *ControlPlane) { c.Unread = "a timeout" })),
 		"the majority is at risk": of(lost(ofPlane)).with(plane("bcd")),
-		"it will be in a moment":  of(lost(ofPlane)).with(plane("", func(c *ControlPlane) { c.Searching = true })),
 	} {
 		p := Decide(f)
-		d := &p.Decisions[0]
-		if want := askedAgain([]Blocker{{Again: epoch.Add(time.Minute)}}); d.Starts() || d.Next != want || p.Recheck.After(want.At) {
+		d := p.Decisions[0]
+		if want := askedAgain([]Blocker{{Again: epoch.Add(time.Minute)}}); d.starts() || d.Next != want || p.Recheck.After(want.At) {
 			t.Errorf("%s: next %+v, looked at again at %s", name, d.Next, p.Recheck)
 		}
 	}
@@ -197,8 +192,8 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 				tc.of(controlPlane)
 			}
 			facts := &Facts{Now: epoch, ControlPlane: controlPlane, Nodes: []Node{{Name: "m0"}}}
-			d := &decider{f: facts, p: &Plan{Decisions: make([]Decision, 1)}}
-			c := d.caseOf(0, &view{})
+			d := newDecider(facts, &Plan{})
+			c := d.caseOf(d.p.Decisions[0])
 			var got string
 			if blockers := c.ask(ofControlPlane); len(blockers) > 0 {
 				got = strings.TrimPrefix(blockers[0].Text, strings.Replace(quorumLoss, "{node}", "m0", 1))

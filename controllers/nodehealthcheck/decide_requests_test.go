@@ -108,7 +108,7 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)
-			d := &p.Decisions[0]
+			d := p.Decisions[0]
 			noted := func(annotation string, removed bool) []int {
 				return which(d, func(r RequestState) bool {
 					value, noted := r.Note[annotation]
@@ -119,7 +119,7 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 				which(d, func(r RequestState) bool { return r.End }), noted(nhcv1.OldRequestAnnotation, false),
 				noted(nhcv1.HealthyDelayAnnotation, false), noted(nhcv1.HealthyDelayAnnotation, true), noted(nhcv1.TimedOutAnnotation, false),
 				which(d, func(r RequestState) bool { return r.Adopt }), which(d, func(r RequestState) bool { return r.GiveUp }),
-				d.Delayed, d.Unconfirm, d.Lease, d.Start,
+				d.Delayed, d.Unconfirm, d.Leasing, d.Start,
 			}
 			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("done (-want +got):\n%s", diff)
@@ -297,11 +297,11 @@ func TestTheLeaseOfANode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)
-			d := &p.Decisions[0]
-			if d.Lease != tc.want || d.Term != tc.term {
-				t.Errorf("got %v for %+v, want %v for %+v", d.Lease, d.Term, tc.want, tc.term)
+			d := p.Decisions[0]
+			if d.Leasing != tc.want || d.Term != tc.term {
+				t.Errorf("got %v for %+v, want %v for %+v", d.Leasing, d.Term, tc.want, tc.term)
 			}
-			if n := &tc.given.Nodes[0]; d.Lease == KeepLease && n.Lease.own() && (p.Recheck.IsZero() || p.Recheck.After(n.Lease.expiry())) {
+			if n := &tc.given.Nodes[0]; d.Leasing == KeepLease && n.Lease.own() && (p.Recheck.IsZero() || p.Recheck.After(n.Lease.expiry())) {
 				t.Errorf("the lease expires at %s, and is looked at again at %s", n.Lease.expiry(), p.Recheck)
 			}
 		})

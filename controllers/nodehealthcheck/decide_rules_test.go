@@ -156,12 +156,12 @@ func TestWhatBlocksARemediation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)
-			d := &p.Decisions[0]
+			d := p.Decisions[0]
 			if diff := cmp.Diff(tc.want, reasons(d.Blockers), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("blockers (-want +got):\n%s", diff)
 			}
-			if d.Starts() != (len(d.Blockers) == 0) {
-				t.Errorf("starts: %t", d.Starts())
+			if d.starts() != (len(d.Blockers) == 0) {
+				t.Errorf("starts: %t", d.starts())
 			}
 			for _, b := range d.Blockers {
 				worded(t, b)
@@ -215,7 +215,7 @@ func TestWhichNodeATemplateOfMachinesCanBeAbout(t *testing.T) {
 				t.Errorf("Unsuitable() = %s, %q, want %s", got, why, tc.want)
 			}
 			p := Decide(of(tc.node).with(func(f *Facts) { f.Templates = []Template{template} }))
-			if got := p.Decisions[0].Starts(); got != (tc.want == "") {
+			if got := p.Decisions[0].starts(); got != (tc.want == "") {
 				t.Errorf("starts: %t", got)
 			}
 		})

@@ -59,7 +59,7 @@ func TestWhichStepStarts(t *testing.T) {
 		"no step but that of a single template":                         {of(lost(was(0, time.Hour))), starts{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := &Decide(tc.given).Decisions[0]
+			d := Decide(tc.given).Decisions[0]
 			got := starts{d.Start, d.Answer.Reason == passedOver || d.Answer.Reason == noneFits, reasons(d.Blockers)}
 			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("starts (-want +got):\n%s", diff)
@@ -103,7 +103,7 @@ func TestWhichStepWouldStart(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := &Decide(tc.given).Decisions[0]
+			d := Decide(tc.given).Decisions[0]
 			must.Is(t, tc.want, (would{d.Would, d.Nothing}))
 		})
 	}

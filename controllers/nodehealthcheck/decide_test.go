@@ -29,7 +29,7 @@ func TestWhateverIsDoneAboutANodeIsCarriedOut(t *testing.T) {
 	for name, d := range map[string]Decision{
 		"end": about(RequestState{End: true}), "note": about(RequestState{Note: map[string]any{"a": nil}}),
 		"adopt": about(RequestState{Adopt: true}), "give up": about(RequestState{GiveUp: true}),
-		"lease": {Lease: DropLease}, "confirmation": {Unconfirm: true}, "nothing": about(RequestState{}),
+		"lease": {Leasing: DropLease}, "confirmation": {Unconfirm: true}, "nothing": about(RequestState{}),
 	} {
 		if d.Start = -1; d.acts() == (name == "nothing") {
 			t.Errorf("%s: acts %t", name, d.acts())
@@ -67,12 +67,12 @@ func TestWhatTheAPIServerMustConfirm(t *testing.T) {
 	} {
 		f := of(lost())
 		f.Memory = Decide(f).Memory
-		if d := f.again(0, tc.now); !slices.Equal(reasons(d.Blockers), tc.want) || d.Starts() != (tc.want == nil) {
+		if d := f.again(&f.Nodes[0], tc.now); !slices.Equal(reasons(d.Blockers), tc.want) || d.starts() != (tc.want == nil) {
 			t.Errorf("%s: %v, want %v", name, reasons(d.Blockers), tc.want)
 		}
 	}
 	f := of(healthy(silentMember))
-	if d := f.again(0, live(healthy())); d.Starts() {
+	if d := f.again(&f.Nodes[0], live(healthy())); d.starts() {
 		t.Errorf("Ready is missing in the cache alone: %+v", d)
 	}
 }
@@ -162,7 +162,7 @@ func TestWhatADeletedCheckReleases(t *testing.T) {
 	ours := func(renewed time.Duration) func(*Node) {
 		return leased(leaseFor(us, 11*time.Minute, time.Hour, renewed))
 	}
-	clings := asked(kept, deleting(ClingingFor))
+	clings := asked(kept, deleting(clingingFor))
 	for name, tc := range map[string]struct {
 		node         Node
 		uninstalling bool
@@ -178,17 +178,18 @@ func TestWhatADeletedCheckReleases(t *testing.T) {
 		"not the lease of another holder":        {lost(leased(leaseFor("NMO", time.Hour, 0, 0))), false, released{}, 0},
 		"not while a remediator keeps a request": {lost(clings, ours(0)), false, released{}, 5 * time.Minute},
 		"but during an uninstall":                {lost(clings, ours(0)), true, released{Lease: DropLease}, 0},
-		"which waits for ten minutes":            {lost(asked(kept, deleting(ClingingFor-1)), ours(0)), true, released{}, 5 * time.Minute},
+		"which waits for ten minutes":            {lost(asked(kept, deleting(clingingFor-1)), ours(0)), true, released{}, 5 * time.Minute},
 		"for all requests of the node":           {lost(clings, asked(deleting(0)), ours(0)), true, released{}, 5 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := of(tc.node).with(func(f *Facts) { f.Templates = nil })
 			p := Release(f, tc.uninstalling)
-			d := &p.Decisions[0]
-			if diff := cmp.Diff(tc.want, released{which(d, func(r RequestState) bool { return r.End }), d.Lease}, cmpopts.EquateEmpty()); diff != "" {
+			d := p.Decisions[0]
+			got := released{which(d, func(r RequestState) bool { return r.End }), d.Leasing}
+			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("released (-want +got):\n%s", diff)
 			}
-			if d.Starts() || d.Would >= 0 {
+			if d.starts() || d.Would >= 0 {
 				t.Errorf("step %d starts, %d would", d.Start, d.Would)
 			}
 			var again time.Time

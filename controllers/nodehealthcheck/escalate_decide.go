@@ -47,18 +47,18 @@ func (d *decider) suitable(n *Node, step int) int {
 // escalated returns the requests for the present failure of the node, converted for the escalation.
 func (c *Case) escalated() []escalation.Request {
 	var requests []escalation.Request
-	for j := range c.n.Requests {
-		if r := &c.n.Requests[j]; r.Step >= 0 {
+	for j := range c.Requests {
+		if r := &c.Requests[j]; r.Step >= 0 {
 			processing, since := escalation.Says(r.Object, nhcv1.ProcessingCondition)
 			requests = append(requests, escalation.Request{
-				Step: r.Step, Started: c.Requests[j].Counted, GivenUp: r.GivenUp(), Notified: r.notified(),
+				Step: r.Step, Started: r.Counted, GivenUp: r.GivenUp(), Notified: r.notified(),
 				Deleting:  !r.Deleting().IsZero(),
 				Succeeded: r.succeeded(), Processing: processing, ProcessingSince: since,
 			})
 		}
 	}
-	for i := range c.n.Gone {
-		if gone := &c.n.Gone[i]; gone.Step >= 0 {
+	for i := range c.Gone {
+		if gone := &c.Gone[i]; gone.Step >= 0 {
 			request := escalation.Request{Step: gone.Step, Started: gone.Started.Time, Gone: true}
 			if gone.TimedOut != nil {
 				request.GivenUp = gone.TimedOut.Time
@@ -78,7 +78,7 @@ func (c *Case) escalated() []escalation.Request {
 // escalate returns the step that is given up now (zero if none is), and what the escalation decides after that.
 func (c *Case) escalate() (gaveUp, answer escalation.Decision) {
 	requests := c.escalated()
-	answer = c.escalationOf(c.n, requests)
+	answer = c.escalationOf(c.Node, requests)
 	if answer.Do != escalation.GiveUp {
 		return escalation.Decision{}, answer
 	}
@@ -87,7 +87,7 @@ func (c *Case) escalate() (gaveUp, answer escalation.Decision) {
 			requests[j].GivenUp, requests[j].Notified = c.f.Now, requests[j].Notified || answer.Notify
 		}
 	}
-	return answer, c.escalationOf(c.n, requests)
+	return answer, c.escalationOf(c.Node, requests)
 }
 
 // expires returns when the timeout of the current step expires, and what happens then.
@@ -96,7 +96,7 @@ func (c *Case) expires(answer escalation.Decision) rule.Step {
 		return rule.Step{At: answer.Recheck}
 	}
 	follows := "no template is left to try"
-	if next := c.suitable(c.n, answer.Step+1); next < len(c.steps) {
+	if next := c.suitable(c.Node, answer.Step+1); next < len(c.steps) {
 		follows = c.f.Templates[next].String() + " begins"
 	}
 	text := c.f.Templates[answer.Step].String() + " is given up unless the node is back, and " + follows
@@ -106,11 +106,11 @@ func (c *Case) expires(answer escalation.Decision) rule.Step {
 // would returns the step that starts once nothing blocks it and the current step has ended; -1 and a reason if there is none.
 func (c *Case) would() (int, Reason) {
 	switch {
-	case !c.n.Exists():
+	case !c.exists():
 		return -1, NodeGone
 	case len(c.f.Templates) == 0:
 		return -1, NoTemplate
-	case !c.n.Selected && !c.n.Remediated():
+	case !c.Selected && !c.remediated():
 		return -1, NotSelected
 	case c.Verdict.State == health.Healthy, c.ends(): // the next failure starts with the first step
 		return 0, ""
@@ -121,9 +121,9 @@ func (c *Case) would() (int, Reason) {
 	case next.Do == escalation.Exhausted:
 		return -1, NoTemplateLeft
 	case next.Do != escalation.Start && next.Reason != escalation.AwaitingDeletion:
-		step = c.suitable(c.n, step+1) // the escalation waits for the current step
+		step = c.suitable(c.Node, step+1) // the escalation waits for the current step
 	}
-	if step >= len(c.f.Templates) || len(c.f.Templates) > 1 && c.suitable(c.n, step) > step {
+	if step >= len(c.f.Templates) || len(c.f.Templates) > 1 && c.suitable(c.Node, step) > step {
 		return -1, NoneFollows
 	}
 	return step, ""
@@ -146,10 +146,10 @@ func (d *Decision) Action(f *Facts) string {
 
 // resumed ends the healthy delay, because the node is not healthy.
 func (c *Case) resumed() {
-	for j := range c.n.Requests {
-		r := &c.n.Requests[j]
+	for j := range c.Requests {
+		r := &c.Requests[j]
 		if _, marked := r.Object.GetAnnotations()[nhcv1.HealthyDelayAnnotation]; marked && r.Deleting().IsZero() {
-			c.Requests[j].note(nhcv1.HealthyDelayAnnotation, nil)
+			r.note(nhcv1.HealthyDelayAnnotation, nil)
 		}
 	}
 }
@@ -164,10 +164,9 @@ func (d *Decision) ends() bool {
 //
 // A changed condition alone is no new failure: a node that boots is False, Unknown and False again. A new request for each change would
 // interrupt the boot forever. (NodeHealthCheck issue 274.)
-func (d *Decision) repeats(f *Facts, n *Node, j int) bool {
-	r := &n.Requests[j]
-	had := n.delayed() && r.succeeded() == escalation.Yes && r.Deleting().IsZero()
-	return had && f.Single() && n.Exists() && d.Verdict.State != health.Healthy
+func (d *Decision) repeats(f *Facts, r *RequestState) bool {
+	had := d.delayed() && r.succeeded() == escalation.Yes && r.Deleting().IsZero()
+	return had && f.single() && d.exists() && d.Verdict.State != health.Healthy
 }
 
 // refusedFor is how long a node whose request was refused lets other nodes go first.
@@ -194,11 +193,11 @@ func (r Refusal) Again(step int, tried, unanswered bool, now time.Time) Refusal 
 func (r Refusal) lately(now time.Time) bool { return now.Before(r.Last.Add(refusedFor)) }
 
 // recallRefusal keeps the refusal of an unhealthy node until there is a request on its step.
-func (d *decider) recallRefusal(i int) {
-	n := &d.f.Nodes[i]
+func (d *decider) recallRefusal(decision *Decision) {
+	n := decision.Node
 	refusal, known := d.f.Memory.Refusals[n.Name]
 	made := slices.ContainsFunc(n.Requests, func(r Request) bool { return r.Step >= refusal.Step })
-	if !known || made || !n.Exists() || d.p.Decisions[i].Verdict.State == health.Healthy {
+	if !known || made || !n.exists() || decision.Verdict.State == health.Healthy {
 		return
 	}
 	if !refusal.First.IsZero() || refusal.lately(d.f.Now) {
@@ -209,12 +208,12 @@ func (d *decider) recallRefusal(i int) {
 // refused returns the refusal of the node for the escalation, as a request that is gone, so that its step can time out. The timeout does
 // not expire on the last step, which is tried again and again, nor while mayGoOn is false.
 func (c *Case) refused() (request escalation.Request, refused bool) {
-	refusal := c.p.Memory.Refusals[c.n.Name]
-	if refusal.First.IsZero() || refusal.Step >= len(c.steps) || c.f.Single() {
+	refusal := c.p.Memory.Refusals[c.Name]
+	if refusal.First.IsZero() || refusal.Step >= len(c.steps) || c.f.single() {
 		return request, false
 	}
 	request = escalation.Request{Step: refusal.Step, Started: refusal.First, Gone: true, Refused: true}
-	if last := c.suitable(c.n, refusal.Step+1) == len(c.steps); last || refusal.Unanswered && !c.mayGoOn(refusal) {
+	if last := c.suitable(c.Node, refusal.Step+1) == len(c.steps); last || refusal.Unanswered && !c.mayGoOn(refusal) {
 		request.Started = c.f.Now
 	}
 	return request, true
@@ -224,40 +223,40 @@ func (c *Case) refused() (request escalation.Request, refused bool) {
 // other nodes too, only one node of the check may at a time: otherwise a webhook that is down could have all nodes replaced at once.
 func (c *Case) mayGoOn(refusal Refusal) bool {
 	kind := c.f.Templates[refusal.Step].Request.GroupKind()
-	goesFirst := func(i int) bool {
-		theirs, other := c.p.Memory.Refusals[c.f.Nodes[i].Name], c.f.Nodes[i].Name
+	for _, other := range c.p.Decisions {
+		if other.Name == c.Name {
+			continue
+		}
+		theirs := c.p.Memory.Refusals[other.Name]
 		fails := !theirs.First.IsZero() && theirs.Unanswered && theirs.lately(c.f.Now) && theirs.Step < len(c.steps) &&
 			c.f.Templates[theirs.Step].Request.GroupKind() == kind
-		return fails && cmp.Or(theirs.First.Compare(refusal.First), cmp.Compare(other, c.n.Name)) < 0
-	}
-	for i := range c.f.Nodes {
-		if i != c.i && (c.wentOn(i, kind) || goesFirst(i)) {
+		earlier := cmp.Or(theirs.First.Compare(refusal.First), cmp.Compare(other.Name, c.Name)) < 0
+		if fails && earlier || c.wentOn(other, kind) {
 			return false
 		}
 	}
 	return true
 }
 
-// wentOn reports whether the node at index i has skipped a step of a kind, for which it has no request, and the timeout of the step that it
-// went on to has not expired.
-func (d *decider) wentOn(i int, kind schema.GroupKind) bool {
-	n, top := &d.f.Nodes[i], -1
-	if refusal := d.p.Memory.Refusals[n.Name]; !refusal.First.IsZero() && refusal.lately(d.f.Now) {
+// wentOn reports whether a node has skipped a step of a kind, for which it has no request, and the timeout of the step that it went on to
+// has not expired.
+func (d *decider) wentOn(decision *Decision, kind schema.GroupKind) bool {
+	top, asked := -1, map[int]bool{}
+	if refusal := d.p.Memory.Refusals[decision.Name]; !refusal.First.IsZero() && refusal.lately(d.f.Now) {
 		top = min(refusal.Step, len(d.steps))
 	}
-	asked := map[int]bool{}
-	for j := range n.Requests {
-		step := n.Requests[j].Step
-		asked[step] = true
-		if step >= 0 && d.f.Now.Before(d.p.Decisions[i].Requests[j].Counted.Add(d.steps[step].Timeout)) {
-			top = max(top, step)
+	for j := range decision.Requests {
+		r := &decision.Requests[j]
+		asked[r.Step] = true
+		if r.Step >= 0 && d.f.Now.Before(r.Counted.Add(d.steps[r.Step].Timeout)) {
+			top = max(top, r.Step)
 		}
 	}
-	for j := range n.Gone {
-		asked[n.Gone[j].Step] = true
+	for j := range decision.Gone {
+		asked[decision.Gone[j].Step] = true
 	}
 	for step := range max(top, 0) {
-		if d.f.Templates[step].Request.GroupKind() == kind && !asked[step] && d.suitable(n, step) == step {
+		if d.f.Templates[step].Request.GroupKind() == kind && !asked[step] && d.suitable(decision.Node, step) == step {
 			return true
 		}
 	}
@@ -278,15 +277,15 @@ type Recovery struct {
 }
 
 // recallRecovery remembers the requests of a healthy node, and restores them if the node fails after a short recovery.
-func (d *decider) recallRecovery(i int) {
-	n, verdict := &d.f.Nodes[i], &d.p.Decisions[i].Verdict
-	if !n.Exists() || d.f.Single() {
+func (d *decider) recallRecovery(decision *Decision) {
+	n, verdict := decision.Node, &decision.Verdict
+	if !n.exists() || d.f.single() {
 		return
 	}
 	recovery, keep := d.f.Memory.Recoveries[n.ID()]
 	switch {
 	case verdict.State == health.Healthy && !keep:
-		recovery = d.recovery(i)
+		recovery = d.recovery(decision)
 		keep = len(recovery.Requests) > 0
 	case verdict.State == health.Healthy && recovery.Short:
 		recovery.Last, recovery.Short = d.f.Now, false
@@ -311,16 +310,16 @@ func enough(verdict *health.Verdict) time.Duration {
 }
 
 // recovery returns the recovery of a node that is healthy now. It has no requests if the last step was given up, since no step follows.
-func (d *decider) recovery(i int) Recovery {
-	n, since := &d.f.Nodes[i], d.f.Now
-	if healthy := n.healthySince(); !healthy.IsZero() {
+func (d *decider) recovery(decision *Decision) Recovery {
+	since := d.f.Now
+	if healthy := decision.healthySince(); !healthy.IsZero() {
 		since = healthy
 	}
-	recovery := Recovery{First: since, Last: since, Requests: slices.Clone(n.Gone)}
-	for j := range n.Requests {
-		if r := &n.Requests[j]; r.Step >= 0 {
-			entry := r.Entry()
-			entry.Started = metav1.NewTime(d.p.Decisions[i].Requests[j].Counted)
+	recovery := Recovery{First: since, Last: since, Requests: slices.Clone(decision.Gone)}
+	for j := range decision.Requests {
+		if r := &decision.Requests[j]; r.Step >= 0 {
+			entry := r.entry()
+			entry.Started = metav1.NewTime(r.Counted)
 			recovery.Requests = append(recovery.Requests, Listed{Remediation: entry, Step: r.Step})
 		}
 	}

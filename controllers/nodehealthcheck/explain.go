@@ -48,8 +48,8 @@ func NodeCheck(f *Facts, p *Plan) *explain.Check {
 	c.Next = explain.Sooner(explain.Step{At: f.Retry, Reason: explain.ReadAgain,
 		Text: "kubemend tries again to read what it could not read"},
 		explain.Step{At: p.Storm.Recheck, Reason: explain.CooldownEnds, Text: StormEnds})
-	for i := range f.Nodes {
-		target := nodeTarget(f, p, i)
+	for _, decision := range p.Decisions {
+		target := nodeTarget(f, decision)
 		name, next := target.String(), target.Next
 		c.Next = explain.Sooner(c.Next, explain.Step{At: next.At, Reason: next.Reason, Target: target.Name, Text: name + ": " + next.Text})
 		c.Targets = append(c.Targets, target)
@@ -71,27 +71,26 @@ func nodeLimit(f *Facts) string {
 }
 
 // nodeTarget describes one node.
-func nodeTarget(f *Facts, p *Plan, i int) explain.Target {
-	n, d := &f.Nodes[i], &p.Decisions[i]
-	requests, since := underway(n)
+func nodeTarget(f *Facts, d *Decision) explain.Target {
+	requests, since := d.underway()
 	target := explain.Target{Class: d.Class, Target: cliv1.Target{
-		Reference: explain.Ref{Kind: "Node", Name: n.Name}, Node: n.Name, State: explain.States[d.Verdict.State], StartsNow: d.Starts(),
+		Reference: explain.Ref{Kind: "Node", Name: d.Name}, Node: d.Name, State: explain.States[d.Verdict.State], StartsNow: d.starts(),
 		Findings: explain.Findings(d.Verdict, f.Now),
-		Requests: requests, InFlight: d.InFlight, InFlightSince: cliv1.Moment(since), Message: p.Report(f, i),
+		Requests: requests, InFlight: d.InFlight, InFlightSince: cliv1.Moment(since), Message: d.Report(f),
 		Action: &cliv1.Action{Kind: cliv1.NoAction, Message: d.Action(f)},
 	}}
-	if n.Machine.There() {
-		target.Machine = new(n.Machine.Ref())
+	if d.Machine.there() {
+		target.Machine = new(d.Machine.ref())
 	}
 	if d.Would >= 0 {
-		template := f.Templates[d.Would].Ref()
+		template := f.Templates[d.Would].ref()
 		target.Remediator = template.Kind
 		target.Action.Kind = cliv1.CreateRemediationRequest
 		target.Action.Target = &template
 	}
 	switch {
-	case !n.Exists(): // there is no verdict
-		deleted := health.Finding{Reason: health.NodeDeleted, Node: n.Name}.Text()
+	case !d.exists(): // there is no verdict
+		deleted := health.Finding{Reason: health.NodeDeleted, Node: d.Name}.Text()
 		target.State = cliv1.StateUnknown
 		target.Findings = []explain.Finding{{Reason: string(health.NodeDeleted), Message: deleted, Expired: true, Observed: deleted}}
 	case d.Left:
@@ -102,17 +101,17 @@ func nodeTarget(f *Facts, p *Plan, i int) explain.Target {
 			target.Blockers = append(target.Blockers, b.Blocker)
 		}
 	}
-	target.Next = nodeNext(f, n, d, &target)
+	target.Next = nodeNext(f, d, &target)
 	return target
 }
 
 // underway returns the requests for n, first those of the check, and since when the check remediates n; zero if it does not.
-func underway(n *Node) (refs []explain.Ref, since time.Time) {
+func (n *Node) underway() (refs []explain.Ref, since time.Time) {
 	for j := range n.Requests {
-		refs, since = append(refs, n.Requests[j].Ref()), health.Earliest(since, n.Requests[j].Started())
+		refs, since = append(refs, n.Requests[j].ref()), health.Earliest(since, n.Requests[j].started())
 	}
 	for j := range n.Unseen {
-		refs, since = append(refs, n.Unseen[j].Ref()), health.Earliest(since, n.Unseen[j].Started.Time)
+		refs, since = append(refs, n.Unseen[j].ref()), health.Earliest(since, n.Unseen[j].Started.Time)
 	}
 	for _, other := range slices.Concat(n.Orphaned, n.Others) {
 		if ref := RefOf(other); !slices.Contains(refs, ref) {
@@ -122,12 +121,12 @@ func underway(n *Node) (refs []explain.Ref, since time.Time) {
 	return refs, since
 }
 
-// nodeNext returns the next thing that happens to n, or that a user has to do.
-func nodeNext(f *Facts, n *Node, d *Decision, target *explain.Target) explain.Step {
+// nodeNext returns the next thing that happens to the node, or that a user has to do.
+func nodeNext(f *Facts, d *Decision, target *explain.Target) explain.Step {
 	switch next := d.Next; {
 	case target.StartsNow:
 		return explain.Step{At: f.Now, Reason: explain.RemediationStarts, Text: "kubemend " + target.Action.Message}
-	case n.Exists() && !n.Selected && !n.Remediated():
+	case d.exists() && !d.Selected && !d.remediated():
 		return explain.Step{}
 	case d.Verdict.State == health.Pending:
 		return comesDue(d, target)
@@ -142,7 +141,7 @@ func nodeNext(f *Facts, n *Node, d *Decision, target *explain.Target) explain.St
 		return explain.Step{Reason: string(NoneFollows), Text: "delete its requests to have the remediation tried again", Manual: true}
 	case d.ends():
 		return explain.Step{Reason: explain.RequestsDeleted, Text: "kubemend deletes its requests"}
-	case d.Missing && !n.Remediated():
+	case d.Missing && !d.remediated():
 		return explain.Step{At: d.MissedSince.Add(controlplane.ReplacementPatience), Reason: explain.NodeStaysAway,
 			Text: "the limits ignore it"}
 	case target.InFlight:
@@ -195,9 +194,8 @@ func unblocked(next explain.Step, target *explain.Target) explain.Step {
 // TerminatingText says why kubemend does nothing about a terminating node, in the words of medik8s.
 const TerminatingText = "it is terminating and will be handled by MHC"
 
-// Report returns what the escalation and the remediators say about the node at index i: sentences, without a full stop at the end.
-func (p *Plan) Report(f *Facts, i int) string {
-	n, d := &f.Nodes[i], &p.Decisions[i]
+// Report returns what the escalation and the remediators say about the node: sentences, without a full stop at the end.
+func (d *Decision) Report(f *Facts) string {
 	var sentences []string
 	add := func(text string) {
 		if text = strings.TrimSuffix(text, "."); text != "" {
@@ -205,27 +203,27 @@ func (p *Plan) Report(f *Facts, i int) string {
 		}
 	}
 	add(EscalationText(f, d.GaveUp))
-	if (len(n.Requests)+len(n.Gone) > 0 || d.GaveUp.Reason != "" || d.Answer.Reason == escalation.NotMade) && !d.ends() {
+	if (len(d.Requests)+len(d.Gone) > 0 || d.GaveUp.Reason != "" || d.Answer.Reason == escalation.NotMade) && !d.ends() {
 		add(EscalationText(f, d.Answer))
 	}
-	add(d.fateOfRequests(f, n))
-	if d.Missing && !n.Remediated() {
+	add(d.fateOfRequests(f))
+	if d.Missing && !d.remediated() {
 		add("A remediation has deleted the node, and no new node has replaced it yet")
 	}
-	for j := range n.Requests {
-		for _, text := range n.Requests[j].report() {
+	for j := range d.Requests {
+		for _, text := range d.Requests[j].report() {
 			add(text)
 		}
 	}
 	return strings.Join(sentences, ". ")
 }
 
-// fateOfRequests says what happens to the requests for n, and why; empty while they go on.
-func (d *Decision) fateOfRequests(f *Facts, n *Node) string {
+// fateOfRequests says what happens to the requests for the node, and why; empty while they go on.
+func (d *Decision) fateOfRequests(f *Facts) string {
 	switch {
-	case len(n.Unseen) > 0:
+	case len(d.Unseen) > 0:
 		return "Its requests cannot be read, so their progress is not known"
-	case d.ends() && !n.Exists():
+	case d.ends() && !d.exists():
 		return "The node is gone, its requests are deleted"
 	case d.ends() && d.Verdict.State == health.Unhealthy:
 		return "The node is unhealthy again after a successful remediation: kubemend deletes the request and makes a new one"
@@ -240,7 +238,7 @@ func (d *Decision) fateOfRequests(f *Facts, n *Node) string {
 }
 
 func (r *Request) report() []string {
-	name := r.Ref().String()
+	name := r.ref().String()
 	var texts []string
 	if !r.Deleting().IsZero() {
 		texts = append(texts, name+" is being deleted")
@@ -299,7 +297,7 @@ func EscalationText(f *Facts, d escalation.Decision) string {
 	case len(f.Templates) == 0:
 		return "The check names no template"
 	}
-	if single, found := singleTexts[d.Reason]; found && d.Do == escalation.Wait && f.Single() {
+	if single, found := singleTexts[d.Reason]; found && d.Do == escalation.Wait && f.single() {
 		text = single
 	}
 	template, until := &f.Templates[d.Step], ""

@@ -162,7 +162,7 @@ func TestAReconcilerWithoutAManagerExplainsAndReconciles(t *testing.T) {
 	k := newFixture(t, five(check("nhc"))...)
 	k.read("nhc")
 	k.r.Watches, k.r.Discovery = nil, nil
-	k.r.search.Store(int32(searching))
+	k.r.searched.Store(false)
 	badMembers("m0")(k)
 	if is := k.look("nhc"); !is.Targets[0].StartsNow {
 		t.Errorf("m0 does not begin: %+v", is.Targets[0].Blockers)

@@ -72,8 +72,7 @@ func conditionOf(check *nhcv1.NodeHealthCheck, kind string) *metav1.Condition {
 	return meta.FindStatusCondition(check.Status.Conditions, kind)
 }
 
-// Single reports whether the check names one template and no escalation.
-func (f *Facts) Single() bool { return f.Check.Spec.RemediationTemplate != nil }
+func (f *Facts) single() bool { return f.Check.Spec.RemediationTemplate != nil }
 
 // healthyDelay returns how long the requests of a healthy node are kept; negative if a user has to confirm that the node is healthy.
 func (f *Facts) healthyDelay() time.Duration {
@@ -133,10 +132,10 @@ type Plan struct {
 	Storm      budget.StormStep
 	// Blockers are why no new remediation starts at all, in the order in which they are reported. Begun remediations go on.
 	Blockers     []Blocker
-	Decisions    []Decision // one for each of Facts.Nodes
-	Order        []int      // the indexes of the nodes for which there is something to do, in the order in which it is done
-	Recheck      time.Time  // the first moment at which the plan changes although no object changes
-	NextDeadline time.Time  // the first moment at which a timeout makes a node unhealthy
+	Decisions    []*Decision // one for each of Facts.Nodes
+	Order        []int       // the indexes of the nodes for which there is something to do, in the order in which it is done
+	Recheck      time.Time   // the first moment at which the plan changes although no object changes
+	NextDeadline time.Time   // the first moment at which a timeout makes a node unhealthy
 	Memory       Memory
 }
 
@@ -155,6 +154,7 @@ func (p *Plan) Minimum() int { return p.Population.Total() - p.Limits.AtMost }
 
 // Decision is the part of a plan that is about one node.
 type Decision struct {
+	*Node
 	Verdict     health.Verdict
 	Left        bool         // the node is left to OpenShift's MachineHealthCheck for nodes with the condition Terminating
 	Class       budget.Class // how the limits count the node; empty if they do not
@@ -169,24 +169,25 @@ type Decision struct {
 	GaveUp escalation.Decision // the decision to give up a step now; zero if none is given up
 	Answer escalation.Decision // what the escalation decides after that; zero if it was not consulted
 
-	Requests  []RequestState // one for each of Node.Requests
+	Requests  []RequestState // those of the node
 	Delayed   bool           // the healthy delay goes on
 	Unconfirm bool           // remove the annotation by which a user has confirmed that the node is healthy
-	Lease     LeaseAction
+	Leasing   LeaseAction
 	Term      Term      // of the lease that is taken or renewed
 	Remember  []int     // the indexes of those of Node.Gone that the escalation still needs
 	Recheck   time.Time // the first moment at which the decision changes although no object changes
 	Next      rule.Step // the next thing that happens to the node, for users
 }
 
-// Starts reports whether a remediation starts.
-func (d *Decision) Starts() bool { return d.Start >= 0 }
+func (d *Decision) starts() bool { return d.Start >= 0 }
 
 // Blocker returns the first blocker, which is the one that is reported; zero if there is none.
 func (d *Decision) Blocker() Blocker { return headOf(d.Blockers) }
 
 // RequestState is what is decided about a request.
 type RequestState struct {
+	*Request
+
 	// Counted is when the timeout of its step begins: its creation, or later because of outages or because it was adopted.
 	Counted time.Time
 	// Over says that the request is being deleted because the node was healthy or gone meanwhile, and that nothing else was begun since.
@@ -195,6 +196,11 @@ type RequestState struct {
 	End    bool           // delete the request
 	Adopt  bool           // the request, which is over and still being deleted, becomes the first request of a new failure
 	GiveUp bool           // the step of the request is given up
+
+	// These three are set when the plan is carried out.
+	noted       bool // the annotations were set, or need not be
+	unpatchable bool // the remediator cannot be notified, because the API server forbids the annotation
+	ended       bool // the request was deleted
 }
 
 func (s *RequestState) note(annotation string, value any) {
@@ -205,7 +211,7 @@ func (s *RequestState) note(annotation string, value any) {
 }
 
 // Former reports whether the request belongs to an earlier failure: the node was healthy or gone since it was created.
-func (s RequestState) Former(r *Request) bool { return s.Over || s.Counted.After(r.Started()) }
+func (s RequestState) Former() bool { return s.Over || s.Counted.After(s.started()) }
 
 // Reasons of Decision.Next.
 const (

@@ -125,10 +125,7 @@ func newFixture(t tester, objects ...client.Object) *fixture {
 			return c.List(ctx, list, opts...)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			if err := k.fail("create", obj); err != nil {
-				return err
-			}
-			err := c.Create(ctx, obj, opts...)
+			err := k.write("create", obj, func() error { return c.Create(ctx, obj, opts...) })
 			if u, is := obj.(*unstructured.Unstructured); is && err == nil && !isTemplate(u.GetKind()) {
 				k.made = append(k.made, u.GetKind()+"/"+u.GetName())
 				if k.watch != nil {
@@ -138,30 +135,18 @@ func newFixture(t tester, objects ...client.Object) *fixture {
 			return err
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if err := k.fail("patch", obj); err != nil {
-				return err
-			}
-			return c.Patch(ctx, obj, patch, opts...)
+			return k.write("patch", obj, func() error { return c.Patch(ctx, obj, patch, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			if err := k.fail("update", obj); err != nil {
-				return err
-			}
-			return c.Update(ctx, obj, opts...)
+			return k.write("update", obj, func() error { return c.Update(ctx, obj, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			if err := k.fail("delete", obj); err != nil {
-				return err
-			}
-			return c.Delete(ctx, obj, opts...)
+			return k.write("delete", obj, func() error { return c.Delete(ctx, obj, opts...) })
 		},
 		SubResourcePatch: func(
 			ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption,
 		) error {
-			if err := k.fail("patch status", obj); err != nil {
-				return err
-			}
-			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+			return k.write("patch status", obj, func() error { return c.SubResource(sub).Patch(ctx, obj, patch, opts...) })
 		},
 	})
 	synced := true
@@ -180,12 +165,24 @@ func newFixture(t tester, objects ...client.Object) *fixture {
 	return k
 }
 
-func (k *fixture) fail(verb string, obj client.Object) error {
+func (k *fixture) write(verb string, obj client.Object, write func() error) error {
 	k.writes++
-	if k.fails == nil {
+	if k.fails != nil {
+		if err := k.fails(verb, obj); err != nil {
+			return err
+		}
+	}
+	return write()
+}
+
+// refuses makes the API server refuse writes of a kind: of the object called name or, if that is empty, of all.
+func (k *fixture) refuses(verb, name string, err error) {
+	k.fails = func(asked string, obj client.Object) error {
+		if asked == verb && (name == "" || obj.GetName() == name) {
+			return err
+		}
 		return nil
 	}
-	return k.fails(verb, obj)
 }
 
 func (k *fixture) kinds() *remediationrequest.Kinds[*unstructured.Unstructured] {

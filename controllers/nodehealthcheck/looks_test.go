@@ -295,7 +295,7 @@ var looks = map[string]looked{
 		}},
 	"a node that is terminating": {happens: func(k *fixture) {
 		k.installs("machinehealthchecks.machine.openshift.io")
-		k.makes(shippedCheck())
+		k.makes(machineCheck("machine-api-termination-handler", "Terminating"))
 		k.bad("b")
 		n := k.node("b")
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Terminating", Status: corev1.ConditionTrue})
@@ -312,7 +312,7 @@ var looks = map[string]looked{
 		badMembers("m0")(k)
 	}},
 	"one of the control plane before orphans were searched for": {five: true, happens: func(k *fixture) {
-		k.r.search.Store(int32(searching))
+		k.r.searched.Store(false)
 		badMembers("m0")(k)
 	}},
 }

@@ -13,20 +13,13 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// ClingingFor is how long kubemend waits for the end of a request that is being deleted.
-const ClingingFor = 10 * time.Minute
-
 // ControlPlane is what is known about the control plane of the cluster.
 type ControlPlane struct {
-	Unread    string // why the control plane could not be read; empty if it was read
-	Searching bool   // Unread will end soon: the search for orphaned requests goes on
+	Unread string // why the control plane could not be read; empty if it was read
 	// Members come from nodes, Machines, requests of all checks, and leases of API servers; none if the control plane is unread.
 	Members []controlplane.Member
 	Etcd    Etcd
 }
-
-// OrphansUnsearched is a value of ControlPlane.Unread; all others are errors.
-const OrphansUnsearched = "orphaned requests could not be searched for"
 
 // Etcd is what is known about OpenShift's etcd; zero for a cluster without it.
 type Etcd struct {
@@ -84,10 +77,10 @@ func (c *ControlPlane) addMachine(machine *clusterv1.Machine) {
 func (c *ControlPlane) addRequest(r *Request, name string, node *corev1.Node, gone, now time.Time) {
 	switch {
 	case node != nil && !(health.Ready(node) && idleFor(r.Deleting(), controlplane.ReplacementPatience, now)):
-		c.join(name).Remediation = r.Ref().String()
-	case node == nil && c.find(name) < 0 && (r.MachineThere || !r.Clings(now)): // otherwise it is about a machine that is gone too
+		c.join(name).Remediation = r.ref().String()
+	case node == nil && c.find(name) < 0 && (r.MachineThere || !r.clings(now)): // otherwise it is about a machine that is gone too
 		member := c.join(name)
-		member.ReplacedBy, member.ReplacedSince = r.Ref().String(), gone
+		member.ReplacedBy, member.ReplacedSince = r.ref().String(), gone
 	}
 }
 
@@ -127,52 +120,16 @@ func idleFor(deleting time.Time, d time.Duration, now time.Time) bool {
 
 // cleared returns the control plane with the due nodes, as if they were not being remediated. An API server answers, or there would be no
 // facts.
-func (d *decider) cleared(due ...int) controlplane.Plane {
+func (d *decider) cleared(due ...*Decision) controlplane.Plane {
 	plane := controlplane.Plane{API: controlplane.Answers, Members: slices.Clone(d.f.ControlPlane.Members)}
 	for j := range plane.Members {
-		for _, i := range due {
-			if d.f.Nodes[i].Name == plane.Members[j].Name {
-				plane.Members[j].Due, plane.Members[j].Remediation = d.p.Decisions[i].Verdict.OverdueSince(d.f.Now), ""
+		for _, decision := range due {
+			if decision.Name == plane.Members[j].Name {
+				plane.Members[j].Due, plane.Members[j].Remediation = decision.Verdict.OverdueSince(d.f.Now), ""
 			}
 		}
 	}
 	return plane
-}
-
-// objections returns why the node must not be disrupted, without regard to the queue and to its own remediation.
-func (d *decider) objections(i int) []controlplane.Objection {
-	return d.cleared(i).Against(d.f.Nodes[i].Name, d.f.Now)
-}
-
-// queue returns the node that is first in the queue, and why etcd forbids its disruption. If another due node may be disrupted, it goes
-// before nodes that etcd forbids: etcd may forbid them because that other node is down.
-func (d *decider) queue(due []int) (first int, etcd Reason) {
-	first = d.firstOf(due)
-	if d.f.ControlPlane.Unread != "" {
-		return first, "" // ControlPlaneUnread blocks all nodes
-	}
-	name := func(i int) string { return d.f.Nodes[i].Name }
-	etcd = d.f.ControlPlane.Etcd.against(name(first))
-	for next, rest := first, slices.Clone(due); len(d.objections(next)) == 0; next = d.firstOf(rest) {
-		if d.f.ControlPlane.Etcd.against(name(next)) == "" {
-			return next, ""
-		}
-		if rest = slices.DeleteFunc(rest, func(i int) bool { return i == next }); len(rest) == 0 {
-			break
-		}
-	}
-	return first, etcd
-}
-
-// firstOf returns the first of the due nodes in the queue. While the members are not known, this is the node that has been due for longest.
-func (d *decider) firstOf(due []int) int {
-	plane := d.cleared(due...)
-	first := plane.First(d.f.Now)
-	if i := slices.IndexFunc(due, func(i int) bool { return d.f.Nodes[i].Name == first }); i >= 0 {
-		return due[i]
-	}
-	since := func(i int) time.Time { return d.p.Decisions[i].Verdict.OverdueSince(d.f.Now) }
-	return slices.MinFunc(due, func(a, b int) int { return since(a).Compare(since(b)) })
 }
 
 // mayBegin reports whether a remediation of n may have to begin, so that the control plane has to be read. That needs the requests of other
@@ -183,22 +140,40 @@ func (n *Node) mayBegin() bool {
 	return n.Selected && !excluded && !begun
 }
 
+// firstMember returns the control-plane node that is first in the queue; nil if none waits. Nodes that etcd forbids go last, because etcd
+// may forbid them only because another due node is down. While the members are not known, the node that has been due for longest is first.
+func (d *decider) firstMember() *Node {
+	due := d.dueMembers()
+	if d.f.ControlPlane == nil || len(due) == 0 {
+		return nil
+	}
+	forbidden := func(decision *Decision) bool { return d.f.ControlPlane.Etcd.against(decision.Name) != "" }
+	if allowed := slices.DeleteFunc(slices.Clone(due), forbidden); len(allowed) > 0 {
+		due = allowed
+	}
+	first := d.cleared(due...).First(d.f.Now)
+	if i := slices.IndexFunc(due, func(decision *Decision) bool { return decision.Name == first }); i >= 0 {
+		return due[i].Node
+	}
+	return slices.MinFunc(due, func(a, b *Decision) int {
+		return a.Verdict.OverdueSince(d.f.Now).Compare(b.Verdict.OverdueSince(d.f.Now))
+	}).Node
+}
+
 // dueMembers returns the nodes that only the rest of the control plane blocks. It leaves out nodes whose request was refused lately, or
 // that wait because their requests are deleted again and again, unless there are no others.
-func (d *decider) dueMembers() []int {
-	var due, later []int
-	waits := func(n *Node) bool {
-		return n.Loop.Times > 1 && d.f.Now.Before(n.remade(func(gone *Listed) bool { return gone.Step >= 0 }))
-	}
-	for i := range d.f.Nodes {
-		n := &d.f.Nodes[i]
-		if !n.ControlPlane() || !d.startable(i, health.Unhealthy) || len(d.caseOf(i, &d.now).ask(ofNodeAlone)) > 0 {
+func (d *decider) dueMembers() []*Decision {
+	var due, later []*Decision
+	for _, decision := range d.p.Decisions {
+		n := decision.Node
+		if !n.controlPlane() || !decision.startable(health.Unhealthy) || len(d.caseOf(decision).ask(ofNodeAlone)) > 0 {
 			continue
 		}
-		if d.p.Memory.Refusals[n.Name].lately(d.f.Now) || waits(n) {
-			later = append(later, i)
+		waits := n.Loop.Times > 1 && d.f.Now.Before(n.remade(func(gone *Listed) bool { return gone.Step >= 0 }))
+		if waits || d.p.Memory.Refusals[n.Name].lately(d.f.Now) {
+			later = append(later, decision)
 		} else {
-			due = append(due, i)
+			due = append(due, decision)
 		}
 	}
 	if len(due) == 0 {
@@ -207,21 +182,23 @@ func (d *decider) dueMembers() []int {
 	return due
 }
 
-// nextMember returns the control-plane node that will be due first, of the nodes that nothing else will block then; -1 if there is none.
-func (d *decider) nextMember() int {
-	first := -1
-	for i := range d.f.Nodes {
-		if !d.f.Nodes[i].ControlPlane() || !d.startable(i, health.Pending) && !d.startable(i, health.Unhealthy) {
-			continue
-		}
-		at := d.p.Decisions[i].Verdict.Recheck
-		if first >= 0 && !at.Before(d.p.Decisions[first].Verdict.Recheck) {
+// nextMember returns the control-plane node that will be due first, of the nodes that nothing else will block then; nil if there is
+// none. Without it explain would promise a start to a node that will have to queue.
+func (d *decider) nextMember() *Node {
+	var first *Decision
+	for _, decision := range d.p.Decisions {
+		at := decision.Verdict.Recheck
+		if !decision.controlPlane() || !decision.startable(health.Pending, health.Unhealthy) ||
+			first != nil && !at.Before(first.Verdict.Recheck) {
 			continue
 		}
 		lasts := func(b Blocker) bool { return b.Until.IsZero() || b.Until.After(at) }
-		if !slices.ContainsFunc(d.caseOf(i, &d.ahead).ask(ofNodeAlone), lasts) {
-			first = i
+		if !slices.ContainsFunc(d.caseOf(decision).ask(ofNodeAlone), lasts) {
+			first = decision
 		}
 	}
-	return first
+	if first == nil || d.f.ControlPlane == nil {
+		return nil
+	}
+	return first.Node
 }

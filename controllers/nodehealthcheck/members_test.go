@@ -2,9 +2,11 @@ package nodehealthcheck
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -24,6 +26,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 func TestTheLeasesOfAPIServersSayWhichMembersLive(t *testing.T) {
@@ -285,12 +288,7 @@ func TestARemediatorThatMayNotBeNotifiedIsReportedOnce(t *testing.T) {
 	k.remove(node("b", nil))
 	k.settle("nhc")
 	k.after(nodeAway)
-	k.fails = func(verb string, obj client.Object) error {
-		if verb == "patch" {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "reboots"}, obj.GetName(), nil)
-		}
-		return nil
-	}
+	k.refuses("patch", "", apierrors.NewForbidden(schema.GroupResource{Resource: "reboots"}, "", nil))
 	k.reconciles("nhc")
 	before := k.writes
 	k.reconciles("nhc")
@@ -350,7 +348,7 @@ func (k *fixture) search() {
 func (k *fixture) restart() {
 	kinds := k.kinds()
 	k.r.memory, k.r.Kinds, k.r.Watches = memory{}, kinds, kinds
-	k.r.search.Store(int32(searching))
+	k.r.searched.Store(false)
 	k.search()
 }
 
@@ -410,14 +408,14 @@ func TestTheOrphanedLeaseOfADeletedCheckIsReleasedAfterARestart(t *testing.T) {
 }
 
 func TestUntilOrphansWereSearchedForNoMemberIsRemediated(t *testing.T) {
-	const why = "orphaned requests could not be searched for"
+	const why = "orphaned requests have not been searched for"
 	for name, tc := range map[string]struct {
 		err   error
 		tried bool
 		want  []string
 		told  bool
 	}{
-		"not before the search, which is not reported":  {},
+		"not before the search, and users hear of it":   {told: true},
 		"not after it has failed, and users hear of it": {err: errors.New("out of order"), tried: true, told: true},
 		"then it begins": {tried: true, want: []string{"Reboot/m0"}},
 		"the API servers of others, which do not answer, hold up no check": {
@@ -427,12 +425,10 @@ func TestUntilOrphansWereSearchedForNoMemberIsRemediated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newFixture(t, five(check("nhc"))...)
-			k.r.search.Store(int32(searching))
+			k.r.searched.Store(false)
 			k.apis.err = tc.err
 			if tc.tried {
-				if err := k.r.searchOnce(t.Context()); !errors.Is(err, tc.err) {
-					t.Fatal(err)
-				}
+				_ = k.r.searchOnce(t.Context())
 			}
 			k.bad("m0")
 			k.settle("nhc")
@@ -448,9 +444,47 @@ func TestUntilOrphansWereSearchedForNoMemberIsRemediated(t *testing.T) {
 	}
 }
 
+func TestTheSearchForOrphansEndsAndEnqueuesTheChecksOnce(t *testing.T) {
+	others := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
+		{Group: "metrics.k8s.io"}: errors.New("its node is bad"),
+	}}
+	for name, tc := range map[string]struct {
+		err  error
+		want int // how often all checks are enqueued
+	}{
+		"when everything was read":                           {want: 1},
+		"when only the API servers of others did not answer": {err: others, want: 1},
+		"and goes on while it is failing":                    {err: errors.New("out of order")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newFixture(t)
+				enqueued, ended := 0, make(chan struct{})
+				k.r.started, k.r.enqueueAll = make(chan struct{}), func() { enqueued++ }
+				close(k.r.started)
+				k.apis.err = tc.err
+				ctx, stop := context.WithCancel(t.Context())
+				go func() {
+					defer close(ended)
+					must.Do(t, k.r.searchOrphans(ctx))
+				}()
+				select {
+				case <-ended:
+					must.Equal(t, 1, tc.want, "it has ended")
+				case <-time.After(time.Minute):
+					must.Equal(t, 0, tc.want, "it goes on")
+				}
+				stop()
+				<-ended
+				must.Equal(t, tc.want, enqueued, "times that all checks are enqueued")
+			})
+		})
+	}
+}
+
 func TestOthersThanMembersDoNotWaitForTheSearch(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	k.r.search.Store(int32(searchFailed))
+	k.r.searched.Store(false)
 	badB(k)
 	k.wants("a worker is remediated", "Reboot/b")
 }

@@ -16,25 +16,23 @@ func (d *decider) recall() {
 	last, next := &d.f.Memory, &d.p.Memory
 	next.Decided = d.f.Now
 	next.Requests, next.Refusals, next.Recoveries = map[string]RequestMemory{}, map[string]Refusal{}, map[string]Recovery{}
-	for i := range d.f.Nodes {
-		n := &d.f.Nodes[i]
-		states := make([]RequestState, 0, len(n.Requests))
+	for _, decision := range d.p.Decisions {
+		n := decision.Node
 		for j := range n.Requests {
 			r := &n.Requests[j]
 			known := last.Requests[r.ID()]
 			known.Succeeded = r.succeeded() == escalation.Yes
-			states = append(states, d.stateOf(n, r, &known))
+			decision.Requests = append(decision.Requests, d.stateOf(n, r, &known))
 			next.Requests[r.ID()] = known
 		}
-		d.p.Decisions[i].Requests = states
 		for j := range n.Gone {
 			id := string(n.Gone[j].Resource.UID)
 			if known, remembered := last.Requests[id]; remembered {
 				next.Requests[id] = known
 			}
 		}
-		d.recallRefusal(i)
-		d.recallRecovery(i)
+		d.recallRefusal(decision)
+		d.recallRecovery(decision)
 	}
 }
 
@@ -43,7 +41,7 @@ func (d *decider) recall() {
 // half of its term, all time since the last renewal does not count. The memory and the check's status keep the result.
 func (d *decider) stateOf(n *Node, r *Request, known *RequestMemory) RequestState {
 	over := !r.Deleting().IsZero() && (r.Listed == nil || !n.healthySince().IsZero())
-	state := RequestState{Over: over, Counted: health.Latest(d.f.countedFrom(r, over), known.Started)}
+	state := RequestState{Request: r, Over: over, Counted: health.Latest(d.f.countedFrom(r, over), known.Started)}
 	if known.Started = (time.Time{}); over {
 		return state
 	}
@@ -56,7 +54,7 @@ func (d *decider) stateOf(n *Node, r *Request, known *RequestMemory) RequestStat
 			state.Counted = state.Counted.Add(o.after(state.Counted))
 		}
 	}
-	if state.Counted.After(r.Started()) {
+	if state.Counted.After(r.started()) {
 		known.Started = state.Counted
 	}
 	return state
@@ -70,11 +68,11 @@ func (d *decider) stateOf(n *Node, r *Request, known *RequestMemory) RequestStat
 func (f *Facts) countedFrom(r *Request, over bool) time.Time {
 	switch {
 	case over:
-		return f.Now.Add(-max(0, r.Deleting().Sub(r.Started())))
-	case r.Listed != nil && r.Listed.Started.After(r.Started()):
+		return f.Now.Add(-max(0, r.Deleting().Sub(r.started())))
+	case r.Listed != nil && r.Listed.Started.After(r.started()):
 		return r.Listed.Started.Time
 	}
-	return r.Started()
+	return r.started()
 }
 
 // restartSlack is how much later than planned a lease may be renewed, because reconciles take a while.
@@ -102,27 +100,21 @@ func (l *Lease) unrenewed(seen []Outage, now time.Time) []Outage {
 // node is created (one for each missing node), or after ReplacementPatience. MissedSince is at least the creation of the newest node,
 // so that no node replaces two.
 func (d *decider) missing() time.Time {
-	var taken []int
-	for i := range d.f.Nodes {
-		if d.takenAway(&d.f.Nodes[i]) {
-			taken = append(taken, i)
-		}
-	}
+	taken := slices.DeleteFunc(slices.Clone(d.p.Decisions), func(decision *Decision) bool { return !d.takenAway(decision.Node) })
 	if len(taken) == 0 {
 		return time.Time{}
 	}
-	since := func(i int) time.Time { return d.f.Nodes[i].GoneSince(d.f.Now) }
-	slices.SortStableFunc(taken, func(a, b int) int { return since(a).Compare(since(b)) })
+	since := func(decision *Decision) time.Time { return decision.GoneSince(d.f.Now) }
+	slices.SortStableFunc(taken, func(a, b *Decision) int { return since(a).Compare(since(b)) })
 	made, newest := d.nodesMade()
 	var until time.Time
-	for _, i := range taken {
-		if j := slices.IndexFunc(made, since(i).Before); j >= 0 {
+	for _, decision := range taken {
+		if j := slices.IndexFunc(made, since(decision).Before); j >= 0 {
 			made = made[j+1:]
 			continue
 		}
-		decision := &d.p.Decisions[i]
-		decision.Missing, decision.MissedSince = true, health.Latest(since(i), newest)
-		until = health.Earliest(until, since(i).Add(controlplane.ReplacementPatience))
+		decision.Missing, decision.MissedSince = true, health.Latest(since(decision), newest)
+		until = health.Earliest(until, since(decision).Add(controlplane.ReplacementPatience))
 	}
 	return until
 }
@@ -131,7 +123,7 @@ func (d *decider) missing() time.Time {
 func (d *decider) nodesMade() (made []time.Time, newest time.Time) {
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
-		if !n.Selected || !n.Exists() {
+		if !n.Selected || !n.exists() {
 			continue
 		}
 		created, gone := n.Object.CreationTimestamp.Time, n.healthySince()
@@ -147,11 +139,11 @@ func (d *decider) nodesMade() (made []time.Time, newest time.Time) {
 // takenAway reports whether a remediation may have deleted n lately. If a user deletes a Node, no remediator reports anything about it.
 func (d *decider) takenAway(n *Node) bool {
 	switch {
-	case n.Exists() || len(n.Unseen) > 0 || !d.f.Now.Before(n.GoneSince(d.f.Now).Add(controlplane.ReplacementPatience)):
+	case n.exists() || len(n.Unseen) > 0 || !d.f.Now.Before(n.GoneSince(d.f.Now).Add(controlplane.ReplacementPatience)):
 		return false
 	case len(n.Requests) > 0:
 		return slices.ContainsFunc(n.Requests, func(r Request) bool {
-			return r.succeeded() == escalation.Yes || r.deletesNode() || r.MachineThere || r.Kept()
+			return r.succeeded() == escalation.Yes || r.deletesNode() || r.MachineThere || r.kept()
 		})
 	}
 	return n.remembered()
@@ -174,32 +166,32 @@ const nodeAway = 10 * time.Minute
 // back under its name.
 func (c *Case) gone() {
 	kept := false
-	for j := range c.n.Requests {
-		r := &c.n.Requests[j]
+	for j := range c.Requests {
+		r := &c.Requests[j]
 		if !r.Deleting().IsZero() {
-			c.lookAgain(later(r.Deleting().Add(ClingingFor), c.f.Now))
-			c.stops(j)
+			c.lookAgain(later(r.Deleting().Add(clingingFor), c.f.Now))
+			c.stops(r)
 			continue
 		}
-		if until := c.awaited(j); c.f.Now.Before(until) {
+		if until := c.awaited(r); c.f.Now.Before(until) {
 			c.happens(rule.Step{At: until, Reason: StaysAway, Text: "the node has stayed away for too long, and its request is deleted"})
 			kept = true
 			continue
 		}
-		c.stops(j)
-		c.Requests[j].End = true
+		c.stops(r)
+		r.End = true
 	}
 	if kept {
 		c.leased()
-	} else if len(c.n.Requests) == 0 {
+	} else if len(c.Requests) == 0 {
 		c.unleased()
 	}
 }
 
 // stops notifies the remediator of a request with finalizers: otherwise Self Node Remediation never releases a request whose Node is gone.
-func (c *Case) stops(j int) {
-	if r := &c.n.Requests[j]; r.Kept() && !r.notified() && !c.f.Memory.Requests[r.ID()].Unpatchable {
-		c.Requests[j].note(nhcv1.TimedOutAnnotation, stamp(c.f.Now))
+func (c *Case) stops(r *RequestState) {
+	if r.kept() && !r.notified() && !c.f.Memory.Requests[r.ID()].Unpatchable {
+		r.note(nhcv1.TimedOutAnnotation, stamp(c.f.Now))
 	}
 }
 
@@ -207,18 +199,17 @@ func (c *Case) stops(j int) {
 //   - for the timeout of its step, or without a timeout for tooOld, if its remediator announces that it deletes the Node, or if it is about
 //     a Machine that still exists: the remediator may have deleted the Node so that it comes back;
 //   - for nodeAway, if it has a finalizer.
-func (c *Case) awaited(j int) time.Time {
-	r := &c.n.Requests[j]
+func (c *Case) awaited(r *RequestState) time.Time {
 	switch {
 	case r.succeeded() == escalation.Yes || r.succeeded() == escalation.No:
 		return time.Time{}
 	case r.deletesNode() || r.MachineThere:
 		if step := r.Step; step >= 0 && c.f.Templates[step].timeout() > 0 {
-			return c.Requests[j].Counted.Add(c.f.Templates[step].timeout())
+			return r.Counted.Add(c.f.Templates[step].timeout())
 		}
-		return r.Started().Add(tooOld)
-	case r.Kept():
-		return c.n.GoneSince(c.f.Now).Add(nodeAway)
+		return r.started().Add(tooOld)
+	case r.kept():
+		return c.GoneSince(c.f.Now).Add(nodeAway)
 	}
 	return time.Time{}
 }

@@ -46,8 +46,7 @@ type Node struct {
 	Machine *Machine
 }
 
-// Exists reports whether the node is there.
-func (n *Node) Exists() bool { return n.Object != nil }
+func (n *Node) exists() bool { return n.Object != nil }
 
 // ID is the UID of the node; empty if it is gone.
 func (n *Node) ID() string {
@@ -57,11 +56,9 @@ func (n *Node) ID() string {
 	return string(n.Object.UID)
 }
 
-// ControlPlane reports whether the node is a member of the control plane.
-func (n *Node) ControlPlane() bool { return controlplane.IsMember(n.Object) }
+func (n *Node) controlPlane() bool { return controlplane.IsMember(n.Object) }
 
-// Remediated reports whether requests of the check for n exist.
-func (n *Node) Remediated() bool { return len(n.Requests)+len(n.Unseen) > 0 }
+func (n *Node) remediated() bool { return len(n.Requests)+len(n.Unseen) > 0 }
 
 // Excluded reports whether the node has the label that excludes it from remediation. Empty says that the label has no value, so it does not
 // count.
@@ -126,11 +123,9 @@ type Machine struct {
 	WatchedBy string             // a MachineHealthCheck that selects the Machine and acts on it; empty if there is none
 }
 
-// There reports whether a Machine was found.
-func (m *Machine) There() bool { return m != nil && m.Object != nil }
+func (m *Machine) there() bool { return m != nil && m.Object != nil }
 
-// Ref names the Machine.
-func (m *Machine) Ref() rule.Ref {
+func (m *Machine) ref() rule.Ref {
 	return rule.Ref{Kind: "Machine", Namespace: m.Object.Namespace, Name: m.Object.Name}
 }
 
@@ -140,7 +135,7 @@ func (m *Machine) cluster() rule.Ref {
 
 // updatingUntil reports whether an in-place update blocks the remediation of the node (holds), and until when at most; zero if unknown.
 func (m *Machine) updatingUntil(now time.Time) (until time.Time, holds bool) {
-	if !m.There() || health.Updating(m.Object) == nil {
+	if !m.there() || health.Updating(m.Object) == nil {
 		return time.Time{}, false
 	}
 	if until = health.UpdatingUntil(m.Object, now); until.IsZero() || now.Before(until) {
@@ -150,7 +145,7 @@ func (m *Machine) updatingUntil(now time.Time) (until time.Time, holds bool) {
 }
 
 func (m *Machine) annotated(key string) bool {
-	return m.There() && metav1.HasAnnotation(m.Object.ObjectMeta, key)
+	return m.there() && metav1.HasAnnotation(m.Object.ObjectMeta, key)
 }
 
 // Request is a remediation request that the check made.
@@ -162,16 +157,14 @@ type Request struct {
 	Listed       *nhcv1.Remediation // its entry in the check's status; nil if there is none
 }
 
-// Ref names the request.
-func (r *Request) Ref() rule.Ref { return RefOf(r.Object) }
+func (r *Request) ref() rule.Ref { return RefOf(r.Object) }
 
 // RefOf names a request.
 func RefOf(obj *unstructured.Unstructured) rule.Ref {
 	return rule.Ref{Kind: obj.GetKind(), Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-// Entry returns the entry of the request for the check's status.
-func (r *Request) Entry() nhcv1.Remediation {
+func (r *Request) entry() nhcv1.Remediation {
 	obj := r.Object
 	entry := nhcv1.Remediation{
 		Resource: corev1.ObjectReference{
@@ -188,8 +181,7 @@ func (r *Request) Entry() nhcv1.Remediation {
 // ID is the UID of the request.
 func (r *Request) ID() string { return string(r.Object.GetUID()) }
 
-// Started is when the request was created.
-func (r *Request) Started() time.Time { return r.Object.GetCreationTimestamp().UTC() }
+func (r *Request) started() time.Time { return r.Object.GetCreationTimestamp().UTC() }
 
 // Deleting is since when the request is being deleted; zero if it is not.
 func (r *Request) Deleting() time.Time {
@@ -199,11 +191,10 @@ func (r *Request) Deleting() time.Time {
 	return time.Time{}
 }
 
-// Kept reports whether the request has finalizers.
-func (r *Request) Kept() bool { return len(r.Object.GetFinalizers()) > 0 }
+func (r *Request) kept() bool { return len(r.Object.GetFinalizers()) > 0 }
 
-// Clings reports whether the request has had a deletionTimestamp for ClingingFor, because its remediator keeps its finalizers.
-func (r *Request) Clings(now time.Time) bool { return idleFor(r.Deleting(), ClingingFor, now) }
+// clings reports whether the request has had a deletionTimestamp for clingingFor, because its remediator keeps its finalizers.
+func (r *Request) clings(now time.Time) bool { return idleFor(r.Deleting(), clingingFor, now) }
 
 // notified reports whether the request has the annotation that makes its remediator stop. Remediators ignore the annotation's value.
 func (r *Request) notified() bool {
@@ -241,8 +232,7 @@ type Listed struct {
 	Step int // -1 if the check does not name its template any more
 }
 
-// Ref names the request.
-func (l *Listed) Ref() rule.Ref {
+func (l *Listed) ref() rule.Ref {
 	return rule.Ref{Kind: l.Resource.Kind, Namespace: l.Resource.Namespace, Name: l.Resource.Name}
 }
 
@@ -255,8 +245,7 @@ type Template struct {
 	Unread  bool                         // the user of kubectl mend may not read it, while the manager may
 }
 
-// Ref names the template.
-func (t *Template) Ref() rule.Ref {
+func (t *Template) ref() rule.Ref {
 	return rule.Ref{Kind: t.Kind, Namespace: t.Namespace, Name: t.Name}
 }
 
@@ -268,9 +257,9 @@ func (t *Template) String() string {
 // Place names the template and its step, as in the check.
 func (t *Template) Place() string {
 	if t.Step == nil {
-		return t.Ref().String()
+		return t.ref().String()
 	}
-	return fmt.Sprintf("%s (order %d)", t.Ref(), t.Step.Order)
+	return fmt.Sprintf("%s (order %d)", t.ref(), t.Step.Order)
 }
 
 // timeout is the timeout of the step; zero means that there is none.
@@ -298,7 +287,7 @@ func (t *Template) Unsuitable(n *Node) (Reason, string) {
 	}
 	namespace := n.OpenShift().Namespace
 	switch {
-	case n.Machine.There():
+	case n.Machine.there():
 		namespace = n.Machine.Object.Namespace
 	case namespace == "" || t.Request.Group != infrastructureGroup:
 		return TemplateOfMachines, t.Request.Kind + " remediates Machines of Cluster API, and this node has no Machine in this cluster"
@@ -311,7 +300,7 @@ func (t *Template) Unsuitable(n *Node) (Reason, string) {
 // they ignore the API group of an owner and would look for a Machine of machine.openshift.io with the same name. (medik8s' Self Node
 // Remediation, internal/controller/owner_and_name.go; its Machine Deletion Remediation.)
 func (t *Template) OwnedByMachine(n *Node) bool {
-	return OfMachines(t.Request) && n.Machine.There() && n.Machine.Object.Namespace == t.Namespace
+	return OfMachines(t.Request) && n.Machine.there() && n.Machine.Object.Namespace == t.Namespace
 }
 
 // OwnedByOpenShift reports whether the Machine of OpenShift behind n owns requests from t. It never owns requests of kubemend.io, which are

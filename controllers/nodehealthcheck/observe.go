@@ -10,7 +10,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -122,7 +121,7 @@ func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed) err
 	}
 	for _, n := range state.nodes {
 		lease := state.leases[leaseName(n.Name)]
-		unfinished := n.Selected || n.Remediated() || len(n.Orphaned) > 0 || state.facts.leaseOn(nil, lease).own()
+		unfinished := n.Selected || n.remediated() || len(n.Orphaned) > 0 || state.facts.leaseOn(nil, lease).own()
 		if !unfinished && !n.remembered() {
 			continue
 		}
@@ -229,27 +228,17 @@ func (r *Reconciler) observeConflict(ctx context.Context, state *observed) error
 	return nil
 }
 
-// shipped reports whether check is the MachineHealthCheck that OpenShift ships, and a user has not changed it. (machine-api-operator,
-// install/0000_30_machine-api-operator_13_machinehealthcheck.yaml, unchanged since March 2021; medik8s accepts any MachineHealthCheck
-// whose only condition has the type Terminating.)
+// shipped reports whether check is the MachineHealthCheck that OpenShift ships, and it still acts on terminating nodes alone.
+// (machine-api-operator, install/0000_30_machine-api-operator_13_machinehealthcheck.yaml; medik8s accepts any MachineHealthCheck whose only
+// condition has the type Terminating.)
 func shipped(check *unstructured.Unstructured) bool {
-	spec, _, err := unstructured.NestedMap(check.Object, "spec")
-	conditions, _ := spec["unhealthyConditions"].([]any)
-	if err != nil || len(conditions) != 1 {
+	conditions, _, err := unstructured.NestedSlice(check.Object, "spec", "unhealthyConditions")
+	if err != nil || len(conditions) != 1 || check.GetNamespace() != "openshift-machine-api" {
 		return false
 	}
 	cond, _ := conditions[0].(map[string]any)
-	zero := func(fields map[string]any, key string) bool { // missing, or written as 0, 0s or 0m
-		text, isText := fields[key].(string)
-		timeout, err := time.ParseDuration(text)
-		delete(fields, key)
-		return !isText || err == nil && timeout == 0
-	}
-	return check.GetNamespace() == "openshift-machine-api" && check.GetName() == "machine-api-termination-handler" &&
-		zero(spec, "nodeStartupTimeout") && zero(cond, "timeout") && equality.Semantic.DeepEqual(spec, map[string]any{
-		"selector": map[string]any{"matchLabels": map[string]any{machineGroup + "/interruptible-instance": ""}}, "maxUnhealthy": "100%",
-		"unhealthyConditions": []any{map[string]any{"type": "Terminating", "status": string(corev1.ConditionTrue)}},
-	})
+	return check.GetName() == "machine-api-termination-handler" && cond["type"] == "Terminating" &&
+		cond["status"] == string(corev1.ConditionTrue)
 }
 
 // observeUpgrade finds out whether OpenShift is upgrading the cluster, but only if a remediation may have to start.

@@ -37,13 +37,6 @@ const (
 	searchRetry  = 15 * time.Second
 )
 
-// release deletes the requests and leases of the deleted check called name.
-func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (ctrl.Result, error) {
-	r.forget(name)
-	result, _, err := r.endOrphans(ctx, name, nil, now)
-	return result, err
-}
-
 // endOrphans deletes the requests of the check called name. It deletes the lease on a node after the last request for the node is gone,
 // because until then its remediator may work. Listed has the requests in the check's status, if the check still exists. It returns whether
 // requests are left.
@@ -71,9 +64,11 @@ func (r *Reconciler) endOrphans(ctx context.Context, name string, listed map[typ
 		if o.again {
 			at = health.Earliest(at, now.Add(enqueue.Conflicted))
 		}
-		for _, j := range o.ended {
-			log.FromContext(ctx).Info("Reported an event", "reason", nhcv1.EventRemediationRemoved, "note",
-				fmt.Sprintf("Deleted %s: no controller acts on the check that made it", o.n.Requests[j].Ref()))
+		for j := range o.Requests {
+			if o.Requests[j].ended {
+				log.FromContext(ctx).Info("Reported an event", "reason", nhcv1.EventRemediationRemoved, "note",
+					fmt.Sprintf("Deleted %s: no controller acts on the check that made it", o.Requests[j].ref()))
+			}
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -148,7 +143,7 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 	if err != nil || check == nil {
 		return result, err
 	}
-	err = r.record(ctx, state, state.dropped(r.searchedFor() == searched && !left))
+	err = r.record(ctx, state, state.dropped(r.orphansKnown() && !left))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
@@ -174,25 +169,11 @@ func (state *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
 	return next
 }
 
-// searchState is the state of the search for requests of kinds that no check names any more, because their check was deleted while no
-// manager ran.
-type searchState int32
+// orphansKnown reports whether the search for requests of kinds that no check names any more is over. Their check was deleted while no
+// manager ran. Without a manager there is no search.
+func (r *Reconciler) orphansKnown() bool { return r.Discovery == nil || r.searched.Load() }
 
-const (
-	searching    searchState = iota // the first attempt, which takes only a moment
-	searchFailed                    // the search is repeated
-	searched
-)
-
-// searchedFor returns the state of the search; searched if there is no manager and so no search.
-func (r *Reconciler) searchedFor() searchState {
-	if r.Discovery == nil {
-		return searched
-	}
-	return searchState(r.search.Load())
-}
-
-// searchOrphans repeats searchOnce until it succeeds.
+// searchOrphans repeats searchOnce until it succeeds, and then enqueues all checks.
 func (r *Reconciler) searchOrphans(ctx context.Context) error {
 	now := r.Clock.Now()
 	r.memory.began.CompareAndSwap(nil, &now) // the first check may be created much later
@@ -203,29 +184,27 @@ func (r *Reconciler) searchOrphans(ctx context.Context) error {
 	}
 	// The poll ends with success or when the manager stops; neither is an error.
 	_ = wait.PollUntilContextCancel(ctx, searchRetry, true, func(ctx context.Context) (bool, error) {
-		err := r.searchOnce(ctx)
-		if err != nil {
-			log.FromContext(ctx).Error(err, "Cannot search everywhere for orphaned requests of NodeHealthChecks")
+		if err := r.searchOnce(ctx); err != nil {
+			log.FromContext(ctx).Error(err, "Cannot search for orphaned requests of NodeHealthChecks")
+			return false, nil
 		}
 		r.enqueueAll()
-		return err == nil, nil
+		return true, nil
 	})
 	return nil
 }
 
-// searchOnce watches all kinds with requests that a NodeHealthCheck created. The state becomes searched even if discovery fails for some
-// API groups: they belong to aggregated API servers, such as a metrics server, which may be down because of the unhealthy node.
+// searchOnce watches all kinds with requests that a NodeHealthCheck created. It ignores API groups whose discovery fails: they belong to
+// aggregated API servers, such as a metrics server, which may be down because of the unhealthy node, but requests are objects of CRDs.
 func (r *Reconciler) searchOnce(ctx context.Context) error {
-	lists, err := r.Discovery.ServerPreferredResources()
-	_, others := discovery.GroupDiscoveryFailedErrorGroups(err)
-	if err != nil {
-		err = fmt.Errorf("discover kinds of remediation requests: %w", err)
+	lists, err := r.Discovery.ServerPreferredResources() // returns the readable groups even with an error
+	if discovery.IsGroupDiscoveryFailedError(err) {
+		log.FromContext(ctx).Info("Searched for orphaned requests, but not in all groups of the API", "reason", err.Error())
+		err = nil
 	}
-	failed := r.Watches.Discover(ctx, lists, remediationrequest.NodeChecksMarks()...)
-	if failed == nil && (err == nil || others) {
-		r.search.Store(int32(searched))
-	} else {
-		r.search.CompareAndSwap(int32(searching), int32(searchFailed))
+	if err = errors.Join(err, r.Watches.Discover(ctx, lists, remediationrequest.NodeChecksMarks()...)); err != nil {
+		return fmt.Errorf("discover kinds of remediation requests: %w", err)
 	}
-	return errors.Join(err, failed)
+	r.searched.Store(true)
+	return nil
 }

@@ -23,7 +23,7 @@ import (
 // placeless returns the rule for a blocker by RemediationPolicies: no remediation begins without a place, and no next step starts while the
 // policies let nothing begin.
 func placeless(reason, example string, ends ...string) Rule {
-	words := func(c *Case) rule.Blocker { return place.Of(reason, c.f.Placeless[place.NodeID(c.n.Name)]) }
+	words := func(c *Case) rule.Blocker { return place.Of(reason, c.f.Placeless[place.NodeID(c.Name)]) }
 	return Rule{
 		Reason: Reason(reason), Event: skipped, asked: ofStep, Message: skippedOn + "{" + example + "}",
 		EndsWhen: cmp.Or(append(ends, "the policies allow it")...),
@@ -50,13 +50,13 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) Plan {
 	for {
 		var starts []types.UID
 		blocked := map[types.UID][]rule.Blocker{}
-		for i := range plan.Decisions {
-			id := place.NodeID(state.facts.Nodes[i].Name)
-			if !plan.Decisions[i].Starts() || asked[id] {
+		for _, decision := range plan.Decisions {
+			id := place.NodeID(decision.Name)
+			if !decision.starts() || asked[id] {
 				continue
 			}
 			starts, asked[id] = append(starts, id), true
-			if signals := place.WithoutLedger(state.facts.Nodes[i].Object, state.facts.Now); !active && len(signals) > 0 {
+			if signals := place.WithoutLedger(decision.Object, state.facts.Now); !active && len(signals) > 0 {
 				blocked[id] = signals
 			}
 		}
@@ -74,9 +74,9 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) Plan {
 // reportPlaces reports the nodes that are selected or being remediated to the ledger.
 func (r *Reconciler) reportPlaces(ctx context.Context, state *observed, plan *Plan) {
 	last, places := r.memory.of(state.check.Name), make(map[string]*place.Target, len(plan.Decisions))
-	for i := range plan.Decisions {
-		if n, d := &state.facts.Nodes[i], &plan.Decisions[i]; n.Selected || d.InFlight {
-			places[n.Name] = r.placeOf(ctx, state, n, d, last.places[n.Name])
+	for _, d := range plan.Decisions {
+		if d.Selected || d.InFlight {
+			places[d.Name] = r.placeOf(ctx, state, d, last.places[d.Name])
 		}
 	}
 	last.places = places
@@ -84,20 +84,20 @@ func (r *Reconciler) reportPlaces(ctx context.Context, state *observed, plan *Pl
 }
 
 // placeOf returns what policies need to know about a node, where last was reported before. A node that is gone stays in its groups.
-func (r *Reconciler) placeOf(ctx context.Context, state *observed, n *Node, d *Decision, last *place.Target) *place.Target {
+func (r *Reconciler) placeOf(ctx context.Context, state *observed, d *Decision, last *place.Target) *place.Target {
 	seen, cluster := &place.Target{}, (*clusterv1.Cluster)(nil)
 	switch {
-	case n.Exists():
-		seen, cluster = r.placeOfMachine(ctx, n.Object)
+	case d.exists():
+		seen, cluster = r.placeOfMachine(ctx, d.Object)
 	case last != nil:
 		*seen = *last
 	}
-	seen.UID, seen.Name = place.NodeID(n.Name), n.Name
+	seen.UID, seen.Name = place.NodeID(d.Name), d.Name
 	seen.Kind, seen.Check, seen.CheckLabels = policy.NodeHealthCheck, state.check.Name, state.check.Labels
-	seen.Unknown, seen.InFlight = n.Exists() && d.Verdict.State == health.Unknown, d.InFlight
+	seen.Unknown, seen.InFlight = d.exists() && d.Verdict.State == health.Unknown, d.InFlight
 	seen.Unavailable = d.InFlight || d.Verdict.State == health.Unhealthy || d.Verdict.State == health.Pending
-	seen.Due, seen.Refused = d.Verdict.OverdueSince(state.facts.Now), state.facts.Memory.Refusals[n.Name].Last
-	seen.On(n.Object, cluster, "", nil)
+	seen.Due, seen.Refused = d.Verdict.OverdueSince(state.facts.Now), state.facts.Memory.Refusals[d.Name].Last
+	seen.On(d.Object, cluster, "", nil)
 	if last != nil && !seen.Unavailable && reflect.DeepEqual(last, seen) {
 		return last // the same pointer shows the ledger that nothing has changed
 	}
@@ -125,7 +125,7 @@ func (r *Reconciler) placeOfMachine(ctx context.Context, node *corev1.Node) (*pl
 func (r *Reconciler) settlePlaces(state *observed, outcomes []outcome) {
 	begun, lost := map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range outcomes {
-		o, id := &outcomes[i], place.NodeID(outcomes[i].n.Name)
+		o, id := &outcomes[i], place.NodeID(outcomes[i].Name)
 		begun[id], lost[id] = o.made != nil || o.again, o.asked && begin.Lost(o.refused)
 	}
 	r.Ledger.Settle(placesOf(state.check.Name), begun, lost)

@@ -112,12 +112,7 @@ func TestANodeWhoseRequestIsRefusedLetsAnotherOneGoFirst(t *testing.T) {
 	k := newFixture(t, zoned("xx", append(workers("a", "b"), template("Reboot", "reboot", false), check("nhc", none)))...)
 	k.lose("a", "b")
 	k.bound()
-	k.fails = func(verb string, obj client.Object) error {
-		if _, is := obj.(*unstructured.Unstructured); is && verb == "create" && obj.GetName() == "a" {
-			return apierrors.NewForbidden(schema.GroupResource{}, obj.GetName(), errors.New("by a webhook"))
-		}
-		return nil
-	}
+	k.refuses("create", "a", apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("by a webhook")))
 	for range 5 {
 		k.reconciles("nhc")
 		k.after(30 * time.Second)

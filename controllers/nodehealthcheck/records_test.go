@@ -189,11 +189,10 @@ func TestARecordSaysWhatWasDecidedAboutANode(t *testing.T) {
 	c.Spec.MinHealthy = new(intstr.Parse("51%"))
 	w := &observed{check: c, facts: FactsOf(c, epoch)}
 	o := &outcome{
-		Decision: &Decision{Verdict: health.Verdict{State: health.Unhealthy, Findings: []health.Finding{
+		Decision: &Decision{Node: &Node{Name: "w0", Object: member("w0"), Machine: &Machine{Object: m}}, Verdict: health.Verdict{State: health.Unhealthy, Findings: []health.Finding{
 			{Reason: health.NodeCondition, Limit: 5 * time.Minute, Due: due, Signal: signal},
 		}}},
 		plan: &Plan{Population: budget.Population{Healthy: 4, Unhealthy: 1}},
-		n:    &Node{Name: "w0", Object: member("w0"), Machine: &Machine{Object: m}},
 	}
 	from, to := metav1.NewTime(since), metav1.NewTime(due)
 	want := mendv1.RemediationRecordSpec{
@@ -208,7 +207,7 @@ func TestARecordSaysWhatWasDecidedAboutANode(t *testing.T) {
 		Counts:    &mendv1.RecordCounts{Targets: 5, Healthy: 4, Limit: "51%"},
 	}
 	must.Equal(t, want, recordOf(w, o).Spec, "of a node with a Machine")
-	o.n.Object.Labels[corev1.LabelTopologyZone], o.n.Machine = "row-3", nil
+	o.Object.Labels[corev1.LabelTopologyZone], o.Machine = "row-3", nil
 	want.Target = mendv1.RecordTarget{Node: want.Target.Node, ControlPlane: true, FailureDomain: "row-3"}
 	must.Equal(t, want, recordOf(w, o).Spec, "of a node without one")
 }

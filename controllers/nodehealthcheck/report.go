@@ -80,15 +80,15 @@ func unhealthyEvents(state *observed, outcomes []outcome) []recorder.Event {
 	n := &reports{}
 	for i := range outcomes {
 		o := &outcomes[i]
-		if o.n.Remediated() && !o.begun(o.n) && !o.Requests[0].Adopt {
+		if o.remediated() && !o.begun() && !o.Requests[0].Adopt {
 			continue // the status still says that the node was healthy, so this is not news
 		}
-		listed := o.n.Listed
+		listed := o.Listed
 		unlisted := listed == nil && len(state.check.Status.UnhealthyNodes) < mostListed // in a full list it may only be left out
 		due := o.Verdict.Due(state.facts.Now)
-		if len(due) > 0 && !o.Left && o.n.Selected && (unlisted || listed != nil && listed.ConditionsHealthyTimestamp != nil) {
-			n.add(o.n, recorder.Normal(nhcv1.EventDetectedUnhealthy, "Judge",
-				"Node matches unhealthy condition. Node %q, condition type %q, condition status %q", o.n.Name, due[0].Signal.Type,
+		if len(due) > 0 && !o.Left && o.Selected && (unlisted || listed != nil && listed.ConditionsHealthyTimestamp != nil) {
+			n.add(o.Node, recorder.Normal(nhcv1.EventDetectedUnhealthy, "Judge",
+				"Node matches unhealthy condition. Node %q, condition type %q, condition status %q", o.Name, due[0].Signal.Type,
 				due[0].Signal.Status))
 		}
 	}
@@ -99,8 +99,8 @@ func unhealthyEvents(state *observed, outcomes []outcome) []recorder.Event {
 func (r *Reconciler) nodeEvents(state *observed, plan *Plan, outcomes []outcome) []recorder.Event {
 	last := r.memory.of(state.check.Name)
 	n := &reports{now: state.facts.Now, before: last.reported, ongoing: map[string]reported{}}
-	for i := range state.facts.Nodes {
-		about, d := &state.facts.Nodes[i], &plan.Decisions[i]
+	for _, d := range plan.Decisions {
+		about := d.Node
 		if d.Left && len(d.Verdict.Due(state.facts.Now)) > 0 && n.once(about.Name+"/terminating", "terminating") {
 			r.Log.WithName("MHCChecker").Info("ignoring unhealthy Node, "+TerminatingText, "NodeName", about.Name)
 		}
@@ -123,38 +123,39 @@ func (r *Reconciler) nodeEvents(state *observed, plan *Plan, outcomes []outcome)
 }
 
 func (n *reports) outcome(state *observed, o *outcome) {
-	name := o.n.Name
+	name := o.Name
 	if o.gaveUp {
-		n.eventOnce(name+"/gaveUp", o.n,
+		n.eventOnce(name+"/gaveUp", o.Node,
 			recorder.Warning(nhcv1.EventRemediationTimedOut, "Escalate", "%s.", EscalationText(&state.facts, o.GaveUp)))
 	}
 	if o.made != nil {
 		if o.Answer.Reason == passedOver {
 			template := &state.facts.Templates[o.Start-1]
-			_, why := template.Unsuitable(o.n)
-			n.add(o.n, recorder.Warning(nhcv1.EventRemediationSkipped, "Escalate",
+			_, why := template.Unsuitable(o.Node)
+			n.add(o.Node, recorder.Warning(nhcv1.EventRemediationSkipped, "Escalate",
 				"Passed over %s for node %s, because %s", template.Place(), name, why))
 		}
-		n.add(o.n, recorder.Normal(nhcv1.EventRemediationCreated, "Remediate", "Created remediation object for node %s", name))
+		n.add(o.Node, recorder.Normal(nhcv1.EventRemediationCreated, "Remediate", "Created remediation object for node %s", name))
 	}
-	for _, j := range o.ended {
-		ref := o.n.Requests[j].Ref()
-		n.add(o.n, recorder.Normal(nhcv1.EventRemediationRemoved, "Release",
-			"Deleted remediation CR of kind %s with name %s", ref.Kind, ref.Name))
+	for j := range o.Requests {
+		if r := &o.Requests[j]; r.ended {
+			n.add(o.Node, recorder.Normal(nhcv1.EventRemediationRemoved, "Release",
+				"Deleted remediation CR of kind %s with name %s", r.Object.GetKind(), r.Object.GetName()))
+		}
 	}
 	if o.refused != nil {
-		n.eventOnce(name+"/refused", o.n, recorder.Warning(nhcv1.EventRequestFailed, "Remediate",
+		n.eventOnce(name+"/refused", o.Node, recorder.Warning(nhcv1.EventRequestFailed, "Remediate",
 			"No remediation object could be created for node %s: %v", name, o.refused))
 	}
 	if apierrors.IsForbidden(o.notNotified) { // other errors may be over soon
-		n.eventOnce(name+"/notNotified", o.n, recorder.Warning(nhcv1.EventRequestFailed, "Escalate",
+		n.eventOnce(name+"/notNotified", o.Node, recorder.Warning(nhcv1.EventRequestFailed, "Escalate",
 			"The next step for node %s does not start, since the previous remediator cannot be notified to stop: %v", name, o.notNotified))
 	}
 	if o.Verdict.State != health.Unhealthy {
 		return
 	}
 	if b := o.Blocker(); b.Cause != "" && !b.Quiet {
-		n.eventOnce(name, o.n, recorder.Warning(b.Blocker.Reason, "Grant", "%s", b.Text))
+		n.eventOnce(name, o.Node, recorder.Warning(b.Blocker.Reason, "Grant", "%s", b.Text))
 	}
 }
 
@@ -293,16 +294,16 @@ func (r *Reconciler) measure(state *observed, plan *Plan, outcomes []outcome) {
 }
 
 func (r *Reconciler) measureOutcome(state *observed, o *outcome) {
-	for j := range o.n.Requests {
-		if o.flagged(j) {
-			oldRequests.WithLabelValues(o.n.Name, o.n.Requests[j].Object.GetNamespace()).Inc()
+	for j := range o.Requests {
+		if o.Requests[j].flagged() {
+			oldRequests.WithLabelValues(o.Name, o.Requests[j].Object.GetNamespace()).Inc()
 		}
 	}
 	if o.made == nil {
 		return
 	}
 	started.WithLabelValues(state.check.Name, o.made.GetKind()).Inc()
-	if due := o.Verdict.OverdueSince(state.facts.Now); !due.IsZero() && len(o.n.Requests) == 0 {
+	if due := o.Verdict.OverdueSince(state.facts.Now); !due.IsZero() && len(o.Requests) == 0 {
 		dueToActed.Observe(r.Clock.Since(due).Seconds())
 	}
 }
@@ -314,19 +315,19 @@ func (r *Reconciler) measureRequests(state *observed, outcomes []outcome) {
 	var first time.Time
 	for i := range outcomes {
 		o := &outcomes[i]
-		results[o.n.Name] = o.result()
-		requests := make([]*unstructured.Unstructured, 0, len(o.n.Requests)+1)
-		for j := range o.n.Requests {
-			requests = append(requests, o.n.Requests[j].Object)
+		results[o.Name] = o.result()
+		requests := make([]*unstructured.Unstructured, 0, len(o.Requests)+1)
+		for j := range o.Requests {
+			requests = append(requests, o.Requests[j].Object)
 		}
 		if o.made != nil {
 			requests = append(requests, o.made)
 		}
 		for _, request := range requests {
 			since := request.GetCreationTimestamp().Time
-			ongoingNow[request.GetUID()] = ongoing{o.n.Name, request.GetNamespace(), request.GetKind(), since}
-			ongoingRemediation.WithLabelValues(o.n.Name, request.GetNamespace(), request.GetKind()).Set(1)
-			remediated[o.n.Name], first = true, health.Earliest(first, since)
+			ongoingNow[request.GetUID()] = ongoing{o.Name, request.GetNamespace(), request.GetKind(), since}
+			ongoingRemediation.WithLabelValues(o.Name, request.GetNamespace(), request.GetKind()).Set(1)
+			remediated[o.Name], first = true, health.Earliest(first, since)
 		}
 	}
 	oldestRequest.WithLabelValues(name).Set(unix(first))
@@ -348,7 +349,7 @@ func (r *Reconciler) measureRequests(state *observed, outcomes []outcome) {
 
 func (o *outcome) result() string {
 	switch {
-	case !o.n.Exists():
+	case !o.exists():
 		return replacedResult
 	case o.Verdict.State == health.Healthy:
 		return recoveredResult

@@ -24,6 +24,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
+const clingingFor = remediationrequest.ClingingFor
+
 func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error {
 	if err := r.listAll(ctx, state, state.sort); err != nil {
 		return err
@@ -72,7 +74,7 @@ func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*un
 	}
 	for _, n := range state.nodes {
 		slices.SortFunc(n.Requests, func(a, b Request) int {
-			return cmp.Or(a.Started().Compare(b.Started()), cmp.Compare(a.Step, b.Step),
+			return cmp.Or(a.started().Compare(b.started()), cmp.Compare(a.Step, b.Step),
 				cmp.Compare(a.Object.GetName(), b.Object.GetName()))
 		})
 	}
@@ -285,19 +287,19 @@ func (r *Reconciler) recorded(
 	record := recordOf(state, o)
 	if record.Spec.Target.Machine != nil {
 		within, done := context.WithTimeout(ctx, hostWithin)
-		records.OnHost(&record.Spec.Target, r.Records.HostOf(within, o.n.Machine.Object))
+		records.OnHost(&record.Spec.Target, r.Records.HostOf(within, o.Machine.Object))
 		done()
 	}
 	record.Namespace, record.Name, record.UID = at.Namespace, at.Name, uid
-	record = r.Records.Begin(ctx, "NodeHealthCheck", record, unhealthySince(&state.facts, o.n))
+	record = r.Records.Begin(ctx, "NodeHealthCheck", record, unhealthySince(&state.facts, o.Node))
 	records.Carry(req, record)
 	return record
 }
 
 // recorded returns the record of the remediation from its earlier requests; zero if there is none.
 func (o *outcome) recorded() (types.NamespacedName, types.UID) {
-	for j := len(o.n.Requests) - 1; j >= 0; j-- {
-		if carried, uid := records.CarriedBy(o.n.Requests[j].Object); carried.Name != "" && !o.Requests[j].Over {
+	for j := len(o.Requests) - 1; j >= 0; j-- {
+		if carried, uid := records.CarriedBy(o.Requests[j].Object); carried.Name != "" && !o.Requests[j].Over {
 			return carried, uid
 		}
 	}
@@ -323,12 +325,12 @@ func recordOf(state *observed, o *outcome) *mendv1.RemediationRecord {
 	record := &mendv1.RemediationRecord{}
 	spec := &record.Spec
 	spec.Remediator, spec.Decided = mendv1.RemediatedByRequest, metav1.NewTime(state.facts.Now)
-	if o.n.Machine.There() {
-		records.OnMachine(record, o.n.Machine.Object)
+	if o.Machine.there() {
+		records.OnMachine(record, o.Machine.Object)
 		spec.Target.ClusterName = "" // the nodes belong to the manager's own cluster, so no Cluster owns the record
 	}
-	spec.Target.Node, spec.Target.ControlPlane = records.NodeRef(o.n.Name, o.n.ID()), o.n.ControlPlane()
-	records.OnNode(&spec.Target, o.n.Object)
+	spec.Target.Node, spec.Target.ControlPlane = records.NodeRef(o.Name, o.ID()), o.controlPlane()
+	records.OnNode(&spec.Target, o.Object)
 	spec.Requester.Check = &mendv1.RecordRef{
 		APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: state.check.Name, UID: string(state.check.UID),
 	}

@@ -271,12 +271,7 @@ func TestASingleRemediationIsRepeatedAlthoughItsDeletionHasFailed(t *testing.T) 
 	k.settle("nhc")
 	k.answers("Reboot", nhcv1.SucceededCondition, "True")
 	k.settle("nhc")
-	k.fails = func(verb string, _ client.Object) error {
-		if verb == "delete" {
-			return apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
-		}
-		return nil
-	}
+	k.refuses("delete", "", apierrors.NewInternalError(errors.New("etcdserver: request timed out")))
 	k.turn("b", corev1.ConditionTrue)
 	k.reconciles("nhc")
 	k.fails = nil

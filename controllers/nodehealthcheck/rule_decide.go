@@ -53,8 +53,8 @@ func (r *Rule) blocker(c *Case) Blocker {
 		"{healthy}": strconv.Itoa(c.p.Population.Healthy), "{minimum}": strconv.Itoa(c.p.Minimum()),
 		"{total}": strconv.Itoa(c.p.Population.Total()),
 	}
-	if c.n != nil {
-		values["{node}"] = c.n.Name
+	if c.Decision != nil {
+		values["{node}"] = c.Name
 	}
 	fill := func(text string) string {
 		return inBraces.ReplaceAllStringFunc(text, func(name string) string {
@@ -110,17 +110,16 @@ type Blocker struct {
 type Case struct {
 	*decider
 	*Decision
-	view   *view
-	i      int
-	n      *Node
-	step   int                 // the step that the rules are about
-	begins bool                // the step would begin a remediation
-	answer escalation.Decision // what the escalation decides
+	upgrade *upgrade            // the upgrade that affects the node
+	head    *Node               // the control-plane node that is first in the queue; nil if none waits
+	step    int                 // the step that the rules are about
+	begins  bool                // the step would begin a remediation
+	answer  escalation.Decision // what the escalation decides
 }
 
-func (d *decider) caseOf(i int, v *view) *Case {
-	c := &Case{decider: d, Decision: &d.p.Decisions[i], view: v, i: i, n: &d.f.Nodes[i], begins: true}
-	if step := d.suitable(c.n, 0); step < len(d.f.Templates) {
+func (d *decider) caseOf(decision *Decision) *Case {
+	c := &Case{decider: d, Decision: decision, upgrade: &d.now, head: d.first, begins: true}
+	if step := d.suitable(c.Node, 0); step < len(d.f.Templates) {
 		c.step = step
 	}
 	return c
@@ -139,7 +138,7 @@ func (c *Case) ask(at moment) []Blocker {
 
 // toBegin returns the moments of all rules that may block the first request.
 func (c *Case) toBegin() moment {
-	if c.n.ControlPlane() {
+	if c.controlPlane() {
 		return beforeFirst | ofControlPlane
 	}
 	return beforeFirst
@@ -153,7 +152,7 @@ func inAMinute(c *Case) time.Time { return c.f.Now.Add(time.Minute) }
 
 // is reports whether the node exists, all its requests could be read, and it is in the state.
 func (c *Case) is(state health.State) bool {
-	return len(c.n.Unseen) == 0 && c.n.Exists() && c.Verdict.State == state
+	return len(c.Unseen) == 0 && c.exists() && c.Verdict.State == state
 }
 
 // timeout describes the condition of the pending node that is due first.
@@ -163,21 +162,20 @@ func (c *Case) timeout() string {
 		return ""
 	}
 	f := &c.Verdict.Findings[i]
-	return fmt.Sprintf("Its timeout of %s has not expired: Node condition %s is %s (%s)",
-		f.Limit, f.Signal.Type, f.Signal.Status, f.Signal.Reason)
+	return fmt.Sprintf("Its timeout of %s has not expired: %s", f.Limit, f.Observed())
 }
 
 // stuckAt returns when the deletion of the Node counts as stuck; zero if the Node is not being deleted.
 func (c *Case) stuckAt() time.Time {
-	if c.n.Object == nil || c.n.Object.DeletionTimestamp == nil {
+	if c.Object == nil || c.Object.DeletionTimestamp == nil {
 		return time.Time{}
 	}
-	return c.n.Object.DeletionTimestamp.Add(stuckFor)
+	return c.Object.DeletionTimestamp.Add(stuckFor)
 }
 
-func (c *Case) machine() rule.Ref { return c.n.Machine.Ref() }
+func (c *Case) machine() rule.Ref { return c.Machine.ref() }
 
-func (c *Case) machineName() string { return c.n.Machine.Object.Name }
+func (c *Case) machineName() string { return c.Machine.Object.Name }
 
 func (c *Case) notHealthy() string {
 	p, terminating := c.p.Population, ""
@@ -193,39 +191,35 @@ const StormEnds = "the cooldown after the storm is over"
 // PostponedByUpgrade is the message of the event about an upgrade. Only the condition names the object that is upgraded.
 const PostponedByUpgrade = "Postponing potential remediations because of ongoing cluster upgrade"
 
-// upgrade describes the upgrade that affects the nodes in these states, and returns the object that shows it. If this cannot be read, it
-// counts as an upgrade, unlike in medik8s.
-func (d *decider) upgrade(states ...health.State) (string, rule.Ref) {
-	var nodes []*Node
-	for i := range d.f.Nodes {
-		if n := &d.f.Nodes[i]; n.Exists() && slices.Contains(states, d.p.Decisions[i].Verdict.State) {
-			nodes = append(nodes, n)
-		}
+// upgrading returns the upgrade that affects the nodes in these states. If this cannot be read, it counts as an upgrade, unlike in medik8s.
+func (d *decider) upgrading(states ...health.State) upgrade {
+	nodes := slices.DeleteFunc(slices.Clone(d.p.Decisions), func(decision *Decision) bool {
+		return !decision.exists() || !slices.Contains(states, decision.Verdict.State)
+	})
+	switch {
+	case len(nodes) == 0:
+		return upgrade{}
+	case d.f.Upgrade.Unread:
+		return upgrade{text: "whether the cluster is being upgraded could not be found out"}
 	}
-	if len(nodes) == 0 {
-		return "", rule.Ref{}
-	}
-	if d.f.Upgrade.Unread {
-		return "whether the cluster is being upgraded could not be found out", rule.Ref{}
-	}
-	reconfiguring := func(n *Node) bool {
+	reconfiguring := func(n *Decision) bool {
 		desired := n.Object.Annotations[OpenShiftDesiredConfig]
 		return desired != "" && desired != n.Object.Annotations[OpenShiftCurrentConfig]
 	}
 	if i := slices.IndexFunc(nodes, reconfiguring); i >= 0 {
-		return "the configuration of node " + nodes[i].Name + " is being changed", rule.Ref{Kind: "Node", Name: nodes[i].Name}
+		return upgrade{"the configuration of node " + nodes[i].Name + " is being changed", rule.Ref{Kind: "Node", Name: nodes[i].Name}}
 	}
 	if version := d.f.Upgrade.Progressing; version != "" {
-		return "ClusterVersion " + version + " is progressing", rule.Ref{Kind: "ClusterVersion", Name: version}
+		return upgrade{"ClusterVersion " + version + " is progressing", rule.Ref{Kind: "ClusterVersion", Name: version}}
 	}
-	rolling := func(n *Node) bool {
-		return n.Machine.There() && n.Machine.Cluster != nil && RollingOut(n.Machine.Cluster)
+	rolling := func(n *Decision) bool {
+		return n.Machine.there() && n.Machine.Cluster != nil && RollingOut(n.Machine.Cluster)
 	}
 	if i := slices.IndexFunc(nodes, rolling); i >= 0 {
 		cluster := nodes[i].Machine.cluster()
-		return cluster.String() + " is rolling out", cluster
+		return upgrade{cluster.String() + " is rolling out", cluster}
 	}
-	return "", rule.Ref{}
+	return upgrade{}
 }
 
 // RollingOut reports whether the Cluster's condition RollingOut is True.
@@ -264,12 +258,12 @@ func (c *Case) unsuitable() Reason {
 	if c.template() == nil {
 		return ""
 	}
-	reason, _ := c.template().Unsuitable(c.n)
+	reason, _ := c.template().Unsuitable(c.Node)
 	return reason
 }
 
 func (c *Case) whyUnsuitable() string {
-	_, why := c.template().Unsuitable(c.n)
+	_, why := c.template().Unsuitable(c.Node)
 	return why
 }
 
@@ -280,8 +274,8 @@ func (c *Case) foreign() *unstructured.Unstructured {
 	if t == nil {
 		return nil
 	}
-	for _, other := range c.n.Others {
-		if other.GroupVersionKind().GroupKind() == t.Request.GroupKind() && !c.n.orphaned(other) {
+	for _, other := range c.Others {
+		if other.GroupVersionKind().GroupKind() == t.Request.GroupKind() && !c.orphaned(other) {
 			return other
 		}
 	}
@@ -295,14 +289,14 @@ func (c *Case) foreign() *unstructured.Unstructured {
 // namesake returns the existing request with the name that the step's request would have; nil if there is none. Own is the same request if
 // the check created it, else nil.
 func (c *Case) namesake() (named *unstructured.Unstructured, own *Request) {
-	if t := c.template(); t == nil || t.Object == nil || c.step >= len(c.n.Named) {
+	if t := c.template(); t == nil || t.Object == nil || c.step >= len(c.Named) {
 		return nil, nil
 	}
-	if named = c.n.Named[c.step]; named == nil || c.n.orphaned(named) {
+	if named = c.Named[c.step]; named == nil || c.orphaned(named) {
 		return nil, nil
 	}
-	if i := slices.IndexFunc(c.n.Requests, func(r Request) bool { return r.Object.GetUID() == named.GetUID() }); i >= 0 {
-		own = &c.n.Requests[i]
+	if i := slices.IndexFunc(c.Requests, func(r RequestState) bool { return r.Object.GetUID() == named.GetUID() }); i >= 0 {
+		own = c.Requests[i].Request
 	}
 	return named, own
 }
@@ -320,17 +314,13 @@ func (n *Node) orphaned(request *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(n.Orphaned, func(o *unstructured.Unstructured) bool { return o.GetUID() == request.GetUID() })
 }
 
-// queued reports whether the control plane was read and a node waits in its queue.
-func (c *Case) queued() bool {
-	return c.f.ControlPlane != nil && !c.f.ControlPlane.Searching && c.view.first >= 0
-}
-
-// objection returns why the control plane forbids the disruption of the node, if that is for one of the reasons; nil otherwise.
+// objection returns why the control plane forbids the disruption of the node, without regard to the queue and to its own remediation, if
+// that is for one of the reasons; nil otherwise.
 func (c *Case) objection(reasons ...controlplane.Reason) *controlplane.Objection {
-	if !c.queued() || c.f.ControlPlane.Unread != "" {
+	if c.f.ControlPlane == nil || c.f.ControlPlane.Unread != "" {
 		return nil
 	}
-	objections := c.objections(c.i)
+	objections := c.cleared(c.Decision).Against(c.Name, c.f.Now)
 	if i := slices.IndexFunc(objections, func(o controlplane.Objection) bool { return slices.Contains(reasons, o.Reason) }); i >= 0 {
 		return &objections[i]
 	}
@@ -342,10 +332,10 @@ func (c *Case) disrupted() *controlplane.Objection {
 }
 
 func (c *Case) etcd() Reason {
-	if c.f.ControlPlane == nil || c.view.first != c.i {
+	if c.f.ControlPlane == nil || c.f.ControlPlane.Unread != "" || c.head != nil && c.head != c.Node {
 		return ""
 	}
-	return c.view.etcd
+	return c.f.ControlPlane.Etcd.against(c.Name)
 }
 
 // remake is how long after its creation a deleted request is first created again. Without this wait a remediator that deletes its requests
@@ -353,7 +343,7 @@ func (c *Case) etcd() Reason {
 const remake = time.Minute
 
 func (c *Case) remadeAt() time.Time {
-	return c.n.remade(func(gone *Listed) bool { return gone.Step == c.step })
+	return c.remade(func(gone *Listed) bool { return gone.Step == c.step })
 }
 
 // remade returns when a request that is gone may be created again; zero if no request on those steps is gone.
@@ -377,9 +367,9 @@ func (c *Case) stillDeleted() *Request {
 	if c.answer.Do != escalation.Wait || c.answer.Reason != escalation.AwaitingDeletion {
 		return nil
 	}
-	for j := range c.n.Requests {
-		if r := &c.n.Requests[j]; c.Requests[j].Former(r) {
-			return r
+	for j := range c.Requests {
+		if r := &c.Requests[j]; r.Former() {
+			return r.Request
 		}
 	}
 	return nil

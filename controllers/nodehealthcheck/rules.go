@@ -29,13 +29,13 @@ const (
 
 // rules are applied in this order, in which their blockers are reported. A step starts exactly if no rule blocks it.
 var rules = []Rule{
-	{Reason: "RequestsUnread", asked: ofState, When: func(c *Case) bool { return len(c.n.Unseen) > 0 }},
-	{Reason: NodeGone, asked: ofState, When: func(c *Case) bool { return len(c.n.Unseen) == 0 && !c.n.Exists() }},
+	{Reason: "RequestsUnread", asked: ofState, When: func(c *Case) bool { return len(c.Unseen) > 0 }},
+	{Reason: NodeGone, asked: ofState, When: func(c *Case) bool { return len(c.Unseen) == 0 && !c.exists() }},
 	{Reason: "NotJudged", asked: ofState, When: func(c *Case) bool { return c.is(health.Unknown) }}, // OpenShift terminates the node
 	{Reason: NotUnhealthy, asked: ofState, When: func(c *Case) bool { return c.is(health.Healthy) }},
 	{
 		Reason: NotSelected, asked: ofSelection | beforeFirst, // a begun remediation goes on
-		When:    func(c *Case) bool { return !c.n.Selected },
+		When:    func(c *Case) bool { return !c.Selected },
 		Message: "The check does not select the node any more",
 	},
 	{
@@ -54,7 +54,7 @@ var rules = []Rule{
 	{
 		Reason: "NodeExcluded", Event: skipped, asked: always,
 		When: func(c *Case) bool {
-			excluded, _ := c.n.Excluded()
+			excluded, _ := c.Excluded()
 			return excluded
 		},
 		Message:  skippedOn + "node has Exclude from Remediation label",
@@ -71,58 +71,58 @@ var rules = []Rule{
 		Reason: "NodeDeletionStuck", Event: skipped, asked: always,
 		When:    func(c *Case) bool { return !c.stuckAt().IsZero() && !c.f.Now.Before(c.stuckAt()) },
 		Message: skippedOn + "it is being deleted for more than an hour, and kept by the finalizers {finalizers}",
-		Why:     func(c *Case) string { return strings.Join(c.n.Object.Finalizers, ", ") },
+		Why:     func(c *Case) string { return strings.Join(c.Object.Finalizers, ", ") },
 		Fix:     "find out why the controllers of the finalizers {finalizers} do not remove them", EndsWhen: "the Node is gone",
 	},
 	{
 		Reason: MachineUnread, Event: skipped, asked: always,
-		When:    func(c *Case) bool { return c.n.Machine != nil && c.n.Machine.Unread },
+		When:    func(c *Case) bool { return c.Machine != nil && c.Machine.Unread },
 		Message: skippedOn + "its Machine could not be read",
 	},
 	{
 		Reason: "ClusterPaused", Event: skipped, asked: always,
 		When: func(c *Case) bool {
-			m := c.n.Machine
-			return m.There() && m.Cluster != nil && ptr.Deref(m.Cluster.Spec.Paused, false)
+			m := c.Machine
+			return m.there() && m.Cluster != nil && ptr.Deref(m.Cluster.Spec.Paused, false)
 		},
-		Object:  func(c *Case) rule.Ref { return c.n.Machine.cluster() },
+		Object:  func(c *Case) rule.Ref { return c.Machine.cluster() },
 		Message: skippedOn + "its Cluster is paused", Fix: "unpause {object}",
 	},
 	{
 		Reason: "MachinePaused", Event: skipped, asked: always,
-		When:    func(c *Case) bool { return c.n.Machine.annotated(clusterv1.PausedAnnotation) },
+		When:    func(c *Case) bool { return c.Machine.annotated(clusterv1.PausedAnnotation) },
 		Object:  (*Case).machine,
 		Message: skippedOn + "its Machine is paused by the annotation " + clusterv1.PausedAnnotation,
 		Fix:     "remove the annotation from {object}",
 	},
 	{
 		Reason: "MachineSkipped", Event: skipped, asked: always,
-		When:    func(c *Case) bool { return c.n.Machine.annotated(clusterv1.MachineSkipRemediationAnnotation) },
+		When:    func(c *Case) bool { return c.Machine.annotated(clusterv1.MachineSkipRemediationAnnotation) },
 		Object:  (*Case).machine,
 		Message: skippedOn + "its Machine has the annotation " + clusterv1.MachineSkipRemediationAnnotation,
 		Fix:     "remove the annotation from {object}",
 	},
 	{
 		Reason: "MachineBeingDeleted", Event: skipped, asked: always,
-		When:    func(c *Case) bool { return c.n.Machine.There() && !c.n.Machine.Object.DeletionTimestamp.IsZero() },
+		When:    func(c *Case) bool { return c.Machine.there() && !c.Machine.Object.DeletionTimestamp.IsZero() },
 		Object:  (*Case).machine,
 		Message: skippedOn + "its Machine is being deleted",
 	},
 	{
 		Reason: "LeaseTaken", Event: skipped, asked: always,
-		When:    func(c *Case) bool { return c.n.Lease.held() },
+		When:    func(c *Case) bool { return c.Lease.held() },
 		Message: skippedBecause + "node lease is already taken by {holder}", EndsWhen: "the lease that {holder} has on the node runs out",
-		Why:   func(c *Case) string { return *c.n.Lease.Spec.HolderIdentity },
-		Until: func(c *Case) time.Time { return c.n.Lease.expiry() },
+		Why:   func(c *Case) string { return *c.Lease.Spec.HolderIdentity },
+		Until: func(c *Case) time.Time { return c.Lease.expiry() },
 		Again: func(c *Case) time.Time {
-			return health.Earliest(c.f.Now.Add(leaseTaken), c.n.Lease.expiry().Add(time.Millisecond))
+			return health.Earliest(c.f.Now.Add(leaseTaken), c.Lease.expiry().Add(time.Millisecond))
 		},
 	},
 	{
 		Reason: "OverlappingCheck", Event: skipped, asked: beforeFirst | ofNodeAlone,
-		When: func(c *Case) bool { return c.n.Machine.There() && c.n.Machine.WatchedBy != "" },
+		When: func(c *Case) bool { return c.Machine.there() && c.Machine.WatchedBy != "" },
 		Object: func(c *Case) rule.Ref {
-			return rule.Ref{Kind: "MachineHealthCheck", Namespace: c.n.Machine.Object.Namespace, Name: c.n.Machine.WatchedBy}
+			return rule.Ref{Kind: "MachineHealthCheck", Namespace: c.Machine.Object.Namespace, Name: c.Machine.WatchedBy}
 		},
 		Message: skippedBecause + "{object} watches its Machine {machine}", Why: (*Case).machineName,
 		Fix: "let only one of the two checks watch it: take it out of the selector of {object}, or pause that one",
@@ -130,18 +130,18 @@ var rules = []Rule{
 	{
 		Reason: "MachineBeingUpdated", Event: skipped, asked: beforeFirst | ofNodeAlone,
 		When: func(c *Case) bool {
-			_, holds := c.n.Machine.updatingUntil(c.f.Now)
+			_, holds := c.Machine.updatingUntil(c.f.Now)
 			return holds
 		},
 		Object:  (*Case).machine,
 		Message: skippedBecause + "its Machine {machine} is being updated in place", Why: (*Case).machineName,
 		EndsWhen: "the update of its Machine is over, or has made no progress for two hours",
 		Until: func(c *Case) time.Time {
-			until, _ := c.n.Machine.updatingUntil(c.f.Now)
+			until, _ := c.Machine.updatingUntil(c.f.Now)
 			return until
 		},
 		Again: func(c *Case) time.Time {
-			if c.n.Machine.Serviced { // no watch shows the end of the firmware update
+			if c.Machine.Serviced { // no watch shows the end of the firmware update
 				return inAMinute(c)
 			}
 			return time.Time{}
@@ -150,21 +150,21 @@ var rules = []Rule{
 	{
 		Reason: TemplateOfMachines, Event: skipped, asked: ofStep,
 		When:    func(c *Case) bool { return c.unsuitable() == TemplateOfMachines },
-		Object:  func(c *Case) rule.Ref { return c.template().Ref() },
+		Object:  func(c *Case) rule.Ref { return c.template().ref() },
 		Message: skippedBecause + "{HostRemediation remediates Machines of Cluster API, and this node has no Machine in this cluster}",
 		Why:     (*Case).whyUnsuitable, Fix: "have the check name a template that can be used for this node",
 	},
 	{
 		Reason: TemplateElsewhere, Event: skipped, asked: ofStep,
 		When:    func(c *Case) bool { return c.unsuitable() == TemplateElsewhere },
-		Object:  func(c *Case) rule.Ref { return c.template().Ref() },
+		Object:  func(c *Case) rule.Ref { return c.template().ref() },
 		Message: skippedBecause + "{HostRemediationTemplate must be in the default namespace, that of the Machine. ...}",
 		Why:     (*Case).whyUnsuitable, Fix: "have the check name a template in the namespace of the Machine",
 	},
 	{
 		Reason: "OrphanedRequest", Event: skipped, asked: ofStep,
-		When:     func(c *Case) bool { return len(c.n.Orphaned) > 0 && c.template() != nil },
-		Object:   func(c *Case) rule.Ref { return RefOf(c.n.Orphaned[0]) },
+		When:     func(c *Case) bool { return len(c.Orphaned) > 0 && c.template() != nil },
+		Object:   func(c *Case) rule.Ref { return RefOf(c.Orphaned[0]) },
 		Message:  skippedBecause + "{object}, orphaned by a deleted NodeHealthCheck of the same name, is not gone yet",
 		EndsWhen: "{object} is gone",
 		Again:    inAMinute,
@@ -180,7 +180,7 @@ var rules = []Rule{
 	{
 		Reason: "RequestOfOtherTemplate", Event: skipped, asked: ofStep,
 		When:   func(c *Case) bool { return c.otherStep() != nil },
-		Object: func(c *Case) rule.Ref { return c.otherStep().Ref() },
+		Object: func(c *Case) rule.Ref { return c.otherStep().ref() },
 		Message: skippedBecause + "{object} exists and was made from another template: " +
 			"using multiple templates of same kind is not supported for this template",
 		Fix: "have the steps of the check name templates of different kinds",
@@ -213,10 +213,10 @@ var rules = []Rule{
 	},
 	{
 		Reason: Upgrading, asked: ofCheck | beforeFirst | beforeNext,
-		When:    func(c *Case) bool { return c.view.upgrading != "" },
-		Object:  func(c *Case) rule.Ref { return c.view.upgraded },
+		When:    func(c *Case) bool { return c.upgrade.text != "" },
+		Object:  func(c *Case) rule.Ref { return c.upgrade.by },
 		Message: PostponedByUpgrade + ": {Cluster default/c1 is rolling out}", EndsWhen: "the upgrade is over",
-		Why: func(c *Case) string { return c.view.upgrading },
+		Why: func(c *Case) string { return c.upgrade.text },
 	},
 	{
 		Reason: "KubeletsAwaited", asked: ofCheck | beforeFirst | beforeNext,
@@ -258,21 +258,15 @@ var rules = []Rule{
 	placeless(place.GroupRate, "The limit rack of RemediationPolicy fleet/racks in b07 is reached: 6 have begun within an hour"),
 	placeless(place.SlowStart, "The limit rack of RemediationPolicy fleet/racks in b07 is reached: 1 remediations are not proven yet"),
 	{
-		Reason: "ControlPlaneSearched", Event: skipped, asked: ofControlPlane, Quiet: true, // the search ends soon
-		When:    func(c *Case) bool { return c.f.ControlPlane != nil && c.f.ControlPlane.Searching && c.view.first >= 0 },
-		Message: quorumLoss + "the control plane could not be read: {error}", Why: func(c *Case) string { return c.f.ControlPlane.Unread },
-		EndsWhen: membersReturn, Again: inAMinute,
-	},
-	{
 		Reason: "ControlPlaneUnread", Event: skipped, asked: ofControlPlane,
-		When:    func(c *Case) bool { return c.queued() && c.f.ControlPlane.Unread != "" },
+		When:    func(c *Case) bool { return c.f.ControlPlane != nil && c.f.ControlPlane.Unread != "" },
 		Message: quorumLoss + "the control plane could not be read: {error}", Why: func(c *Case) string { return c.f.ControlPlane.Unread },
 		EndsWhen: membersReturn, Again: inAMinute,
 	},
 	{
 		Reason: "ControlPlaneNotSeen", Event: skipped, asked: ofControlPlane,
 		When: func(c *Case) bool {
-			return c.f.ControlPlane == nil && c.n.mayBegin() || c.objection(controlplane.NotSeen, controlplane.NotFirst) != nil
+			return c.f.ControlPlane == nil && c.mayBegin() || c.objection(controlplane.NotSeen, controlplane.NotFirst) != nil
 		},
 		Message: quorumLoss + "it is not known yet which members of the control plane are alive", EndsWhen: membersReturn, Again: inAMinute,
 	},
@@ -295,8 +289,8 @@ var rules = []Rule{
 	},
 	{
 		Reason: "NotFirstInQueue", Event: skipped, asked: ofControlPlane,
-		When:    func(c *Case) bool { return c.f.ControlPlane != nil && c.view.first >= 0 && c.view.first != c.i },
-		Object:  func(c *Case) rule.Ref { return rule.Ref{Kind: "Node", Name: c.f.Nodes[c.view.first].Name} },
+		When:    func(c *Case) bool { return c.head != nil && c.head != c.Node },
+		Object:  func(c *Case) rule.Ref { return rule.Ref{Kind: "Node", Name: c.head.Name} },
 		Message: quorumLoss + "{name} is ahead in the queue", EndsWhen: "the remediation of {name} is over", Again: inAMinute,
 	},
 	{
@@ -318,15 +312,15 @@ var rules = []Rule{
 			return rule.Ref{Kind: "PodDisruptionBudget", Namespace: "openshift-etcd", Name: c.f.ControlPlane.Etcd.Budget}
 		},
 		Message: quorumLoss + "PodDisruptionBudget {name} allows no disruption, and guard pod {pod} is ready",
-		Why:     func(c *Case) string { return c.f.ControlPlane.Etcd.Guards[c.n.Name] }, EndsWhen: membersReturn, Again: inAMinute,
+		Why:     func(c *Case) string { return c.f.ControlPlane.Etcd.Guards[c.Name] }, EndsWhen: membersReturn, Again: inAMinute,
 	},
 	{
 		Reason: "RequestDeleted", asked: beforeNext,
-		When: func(c *Case) bool { return c.n.Loop.Times <= 1 && c.f.Now.Before(c.remadeAt()) },
+		When: func(c *Case) bool { return c.Loop.Times <= 1 && c.f.Now.Before(c.remadeAt()) },
 		Message: "The request for node {node} was deleted{why}. kubemend makes it again, at the earliest one minute after it was made " +
 			"first",
 		Why: func(c *Case) string {
-			if c.f.Now.Before(c.n.LoopAwaited) {
+			if c.f.Now.Before(c.LoopAwaited) {
 				return "; the manager has just started and does not know yet how often that has happened before"
 			}
 			return " a moment ago"
@@ -335,11 +329,11 @@ var rules = []Rule{
 	},
 	{
 		Reason: "RemediationLoop", Event: skipped, asked: beforeNext,
-		When: func(c *Case) bool { return c.n.Loop.Times > 1 && c.f.Now.Before(c.remadeAt()) },
+		When: func(c *Case) bool { return c.Loop.Times > 1 && c.f.Now.Before(c.remadeAt()) },
 		Message: skippedBecause + "its request was deleted again and again, {3 times since 12:00}: kubemend waits longer before each " +
 			"new request",
 		Why: func(c *Case) string {
-			return fmt.Sprintf("%d times since %s", c.n.Loop.Times, c.n.Loop.Since.UTC().Format(time.RFC3339))
+			return fmt.Sprintf("%d times since %s", c.Loop.Times, c.Loop.Since.UTC().Format(time.RFC3339))
 		},
 		Fix:      "find out why the node does not become healthy by its remediation, and why its remediator deletes the requests",
 		EndsWhen: "its wait is over", Until: (*Case).remadeAt,
@@ -356,14 +350,14 @@ var rules = []Rule{
 	{
 		Reason: "RequestBeingDeleted", Event: skipped, asked: ofAnswer, // a request of an earlier failure, in an escalation
 		When:    func(c *Case) bool { return c.waits() && c.stillDeleted() != nil && !c.answer.Recheck.IsZero() },
-		Object:  func(c *Case) rule.Ref { return c.stillDeleted().Ref() },
+		Object:  func(c *Case) rule.Ref { return c.stillDeleted().ref() },
 		Message: skippedBecause + "{object} of the last time is still being deleted: its remediator has not released it",
 		Until:   func(c *Case) time.Time { return c.answer.Recheck }, EndsWhen: "{object} is gone, or its time is over",
 	},
 	{
 		Reason: "RequestBeingDeleted", Event: skipped, asked: ofAnswer, // the same without an escalation: no timeout ends it
 		When:    func(c *Case) bool { return c.waits() && c.stillDeleted() != nil && c.answer.Recheck.IsZero() },
-		Object:  func(c *Case) rule.Ref { return c.stillDeleted().Ref() },
+		Object:  func(c *Case) rule.Ref { return c.stillDeleted().ref() },
 		Message: skippedBecause + "{object} of the last time is still being deleted: its remediator has not released it",
 		Fix:     "find out why its remediator keeps its finalizers",
 	},

@@ -32,7 +32,7 @@ func statusAfter(state *observed, plan *Plan, outcomes []outcome) *nhcv1.NodeHea
 	remediating := false
 	for i := range outcomes {
 		o := &outcomes[i]
-		remediating = remediating || o.made != nil || o.n.Remediated()
+		remediating = remediating || o.made != nil || o.remediated()
 		if entry := entryOf(state, o); entry != nil {
 			st.UnhealthyNodes = append(st.UnhealthyNodes, *entry)
 		}
@@ -65,18 +65,19 @@ func bounded(list []nhcv1.UnhealthyNode) []nhcv1.UnhealthyNode {
 
 // entryOf returns the entry of a node in the status; nil if it needs none.
 func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
-	entry := &nhcv1.UnhealthyNode{Name: o.n.Name, Remediations: remediationsOf(state, o)}
-	newlyPending := o.Verdict.State == health.Pending && (o.n.Listed == nil || o.n.Listed.ConditionsHealthyTimestamp != nil)
+	entry := &nhcv1.UnhealthyNode{Name: o.Name, Remediations: remediationsOf(state, o)}
+	newlyPending := o.Verdict.State == health.Pending && (o.Listed == nil || o.Listed.ConditionsHealthyTimestamp != nil)
 	switch {
 	case len(entry.Remediations) > 0, o.Missing:
-	case o.healthyOrGone(), o.Left, newlyPending, !o.n.Selected:
+	case o.healthyOrGone(), o.Left, newlyPending, !o.Selected:
 		return nil
 	}
 	entry.ConditionsHealthyTimestamp = o.healthySince(state) // also if the node is gone: if it comes back, the first step is next
 	delayed := o.Delayed
-	for j := range o.n.Requests { // also requests that should be deleted and could not be
-		ends := o.repeats(&state.facts, o.n, j) || o.n.Exists() && o.Requests[j].End
-		delayed = delayed || ends && !slices.Contains(o.ended, j)
+	for j := range o.Requests { // also requests that should be deleted and could not be
+		r := &o.Requests[j]
+		ends := o.repeats(&state.facts, r) || o.exists() && r.End
+		delayed = delayed || ends && !r.ended
 	}
 	if delayed {
 		entry.HealthyDelayed = ptr.To(true)
@@ -84,22 +85,22 @@ func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
 	return entry
 }
 
-func (o *outcome) healthyOrGone() bool { return !o.n.Exists() || o.Verdict.State == health.Healthy }
+func (o *outcome) healthyOrGone() bool { return !o.exists() || o.Verdict.State == health.Healthy }
 
 // healthySince returns since when the node is healthy or gone, for the status; nil if it is neither. If the node becomes unhealthy again,
 // the time stays until the requests of the earlier failure are gone or a new remediation begins.
 func (o *outcome) healthySince(state *observed) *metav1.Time {
 	over := slices.IndexFunc(o.Requests, func(r RequestState) bool { return r.Over })
-	if !o.healthyOrGone() && (over < 0 || o.begun(o.n) || o.Requests[over].Adopt) {
+	if !o.healthyOrGone() && (over < 0 || o.begun() || o.Requests[over].Adopt) {
 		return nil
 	}
 	switch {
 	case o.Missing:
 		return ptr.To(metav1.NewTime(o.MissedSince.Truncate(time.Second)))
-	case o.n.Listed != nil && o.n.Listed.ConditionsHealthyTimestamp != nil:
-		return o.n.Listed.ConditionsHealthyTimestamp
+	case o.Listed != nil && o.Listed.ConditionsHealthyTimestamp != nil:
+		return o.Listed.ConditionsHealthyTimestamp
 	case !o.healthyOrGone():
-		return o.n.Requests[over].Object.GetDeletionTimestamp()
+		return o.Requests[over].Object.GetDeletionTimestamp()
 	}
 	return ptr.To(metav1.NewTime(state.facts.Now.Truncate(time.Second)))
 }
@@ -107,20 +108,19 @@ func (o *outcome) healthySince(state *observed) *metav1.Time {
 // remediationsOf returns the requests for the status: those that exist, the one that was created, and those that are gone but still needed.
 func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 	var remediations []nhcv1.Remediation
-	for j := range o.n.Requests {
-		if slices.Contains(o.ended, j) && !o.n.Requests[j].Kept() {
-			continue // deleted, and without finalizers
+	for j := range o.Requests {
+		if r := &o.Requests[j]; !r.ended || r.kept() { // otherwise it is gone
+			remediations = append(remediations, remediationOf(state, o, r))
 		}
-		remediations = append(remediations, remediationOf(state, o, j))
 	}
 	if o.made != nil {
-		remediations = append(remediations, (&Request{Object: o.made}).Entry())
+		remediations = append(remediations, (&Request{Object: o.made}).entry())
 	}
-	for j := range o.n.Unseen {
-		remediations = append(remediations, o.n.Unseen[j].Remediation)
+	for j := range o.Unseen {
+		remediations = append(remediations, o.Unseen[j].Remediation)
 	}
 	for _, j := range o.Remember {
-		remediations = append(remediations, o.n.Gone[j].Remediation)
+		remediations = append(remediations, o.Gone[j].Remediation)
 	}
 	slices.SortStableFunc(remediations, func(a, b nhcv1.Remediation) int {
 		return cmp.Or(a.Started.Compare(b.Started.Time),
@@ -129,16 +129,15 @@ func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 	return remediations
 }
 
-func remediationOf(state *observed, o *outcome, j int) nhcv1.Remediation {
-	r, decided := &o.n.Requests[j], o.Requests[j]
-	remediation := r.Entry()
+func remediationOf(state *observed, o *outcome, r *RequestState) nhcv1.Remediation {
+	remediation := r.entry()
 	if remediation.TemplateName == "" && r.Step >= 0 {
 		remediation.TemplateName = state.facts.Templates[r.Step].Name
 	}
-	if decided.Former(r) && (!decided.Over || decided.Adopt) {
-		remediation.Started = metav1.NewTime(decided.Counted.Truncate(time.Second))
+	if r.Former() && (!r.Over || r.Adopt) {
+		remediation.Started = metav1.NewTime(r.Counted.Truncate(time.Second))
 	}
-	if remediation.TimedOut == nil && o.gaveUp && decided.GiveUp {
+	if remediation.TimedOut == nil && o.gaveUp && r.GiveUp {
 		remediation.TimedOut = ptr.To(metav1.NewTime(state.facts.Now.Truncate(time.Second)))
 	}
 	return remediation

@@ -27,8 +27,9 @@ func outcomeOf(r Request) *outcome {
 		r.Object = &unstructured.Unstructured{Object: map[string]any{}}
 	}
 	return &outcome{
-		Decision: &Decision{Requests: []RequestState{{Counted: r.Started()}}},
-		n:        &Node{Name: "n", Requests: []Request{r}},
+		Decision: &Decision{
+			Node: &Node{Name: "n", Requests: []Request{r}}, Requests: []RequestState{{Request: &r, Counted: r.started()}},
+		},
 	}
 }
 
@@ -49,7 +50,8 @@ func TestARequestNamesTheTemplateOfItsStep(t *testing.T) {
 	} {
 		obj := &unstructured.Unstructured{Object: map[string]any{}}
 		obj.SetAnnotations(map[string]string{nhcv1.TemplateNameAnnotation: tc.annotation})
-		must.Is(t, tc.want, remediationOf(w, outcomeOf(Request{Object: obj, Step: tc.step}), 0).TemplateName, "%s: got", name)
+		o := outcomeOf(Request{Object: obj, Step: tc.step})
+		must.Is(t, tc.want, remediationOf(w, o, &o.Requests[0]).TemplateName, "%s: got", name)
 	}
 }
 
@@ -61,7 +63,7 @@ func TestARequestThatWasDeletedIsListedWhileAFinalizerKeepsIt(t *testing.T) {
 			obj.SetFinalizers([]string{"remediator"})
 		}
 		o := outcomeOf(Request{Object: obj})
-		o.ended = []int{0}
+		o.Requests[0].ended = true
 		if got := remediationsOf(w, o); len(got) != want {
 			t.Errorf("kept %t: %d are listed, want %d", kept, len(got), want)
 		}
@@ -79,7 +81,7 @@ func TestANodeIsHealthySinceItWasFirstSeenToBe(t *testing.T) {
 		"the status says since when":           {&nhcv1.UnhealthyNode{ConditionsHealthyTimestamp: &before}, before},
 	} {
 		o := outcomeOf(Request{Step: -1})
-		o.n.Listed = tc.listed
+		o.Listed = tc.listed
 		entry := entryOf(&observed{facts: Facts{Now: epoch}}, o)
 		if entry == nil || entry.ConditionsHealthyTimestamp == nil || !entry.ConditionsHealthyTimestamp.Equal(&tc.want) {
 			t.Errorf("%s: got %+v, want healthy since %s", name, entry, tc.want)

@@ -1,6 +1,7 @@
 package nodehealthcheck
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -16,14 +17,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-func (d *decider) decide(i int) {
-	c := d.caseOf(i, &d.now)
+func (d *decider) decide(decision *Decision) {
+	c := d.caseOf(decision)
 	c.Start = -1
 	c.flag()
 	switch state := c.Verdict.State; {
-	case len(c.n.Unseen) > 0:
+	case len(c.Unseen) > 0:
 		c.leased() // nothing else is known until the requests can be read again
-	case !c.n.Exists():
+	case !c.exists():
 		c.gone()
 	case state == health.Healthy:
 		c.healthy()
@@ -35,14 +36,14 @@ func (d *decider) decide(i int) {
 	}
 	if c.is(health.Unhealthy) {
 		for j := range c.Requests {
-			c.Requests[j].End = c.repeats(c.f, c.n, j)
+			c.Requests[j].End = c.repeats(c.f, &c.Requests[j])
 		}
 		c.unhealthy()
 	} else {
 		c.block()
 	}
 	c.Would, c.Nothing = c.would()
-	if c.n.Exists() && c.Verdict.State != health.Healthy {
+	if c.exists() && c.Verdict.State != health.Healthy {
 		c.Remember = c.worthRemembering()
 	}
 	c.lookAgain(c.Verdict.Recheck)
@@ -52,11 +53,11 @@ func (d *decider) decide(i int) {
 func (c *Case) block() {
 	asked := ofState
 	if c.Verdict.State == health.Pending {
-		c.view = &c.ahead
+		c.upgrade, c.head = &c.ahead, cmp.Or(c.first, c.next)
 		switch {
-		case c.n.Remediated():
+		case c.remediated():
 			asked = whileHeld
-		case c.n.Selected:
+		case c.Selected:
 			asked = c.toBegin()
 		default:
 			asked = ofSelection
@@ -66,11 +67,11 @@ func (c *Case) block() {
 }
 
 func (c *Case) flag() {
-	for j := range c.n.Requests {
-		r := &c.n.Requests[j]
+	for j := range c.Requests {
+		r := &c.Requests[j]
 		flagged := r.Object.GetAnnotations()[nhcv1.OldRequestAnnotation] != "" || c.f.Memory.Requests[r.ID()].Flagged
-		if old := r.Started().Add(tooOld); !flagged && c.f.Now.After(old) {
-			c.Requests[j].note(nhcv1.OldRequestAnnotation, nhcv1.OldRequestFlag)
+		if old := r.started().Add(tooOld); !flagged && c.f.Now.After(old) {
+			r.note(nhcv1.OldRequestAnnotation, nhcv1.OldRequestFlag)
 		} else if !flagged {
 			c.lookAgain(old.Add(time.Second))
 		}
@@ -88,42 +89,41 @@ func (c *Case) happens(m rule.Step) {
 	}
 }
 
-// startable reports whether the node is in this state, and a remediation of an unhealthy node like it would start if nothing blocked it.
-func (d *decider) startable(i int, state health.State) bool {
-	n := &d.f.Nodes[i]
-	return n.Selected && n.Exists() && d.p.Decisions[i].Verdict.State == state && !d.p.Decisions[i].begun(n)
+// startable reports whether the node is in one of the states, and its remediation would start once it is unhealthy and nothing blocks it.
+func (d *Decision) startable(states ...health.State) bool {
+	return d.Selected && d.exists() && slices.Contains(states, d.Verdict.State) && !d.begun()
 }
 
 // begun reports whether a remediation of the present failure has begun: there is a request that is not over.
-func (d *Decision) begun(n *Node) bool {
-	return len(n.Unseen) > 0 || slices.ContainsFunc(d.Requests, func(r RequestState) bool { return !r.Over })
+func (d *Decision) begun() bool {
+	return len(d.Unseen) > 0 || slices.ContainsFunc(d.Requests, func(r RequestState) bool { return !r.Over })
 }
 
 // healthy decides about a healthy node: its requests are deleted, at once or after the healthy delay, and then its lease.
 func (c *Case) healthy() {
-	if len(c.n.Requests) == 0 {
-		c.Unconfirm = c.n.confirmed() && len(c.n.Others) == 0 // the remediation of another check may wait for the annotation
+	if len(c.Requests) == 0 {
+		c.Unconfirm = c.confirmed() && len(c.Others) == 0 // the remediation of another check may wait for the annotation
 		c.unleased()
 		return
 	}
 	wait, now := c.f.healthyDelay(), c.f.Now
-	for j := range c.n.Requests {
-		r := &c.n.Requests[j]
-		begun := health.Earliest(r.annotated(nhcv1.HealthyDelayAnnotation), c.n.healthySince()) // a remediator may remove the annotation
+	for j := range c.Requests {
+		r := &c.Requests[j]
+		begun := health.Earliest(r.annotated(nhcv1.HealthyDelayAnnotation), c.healthySince()) // a remediator may remove the annotation
 		switch {
 		case !r.Deleting().IsZero():
-		case c.n.confirmed() || wait == 0:
-			c.Requests[j].End = true
+		case c.confirmed() || wait == 0:
+			r.End = true
 		case wait < 0:
 			c.Delayed = true
 		case begun.IsZero() || now.Before(begun.Add(wait)):
 			if c.Delayed = true; begun.IsZero() {
-				c.Requests[j].note(nhcv1.HealthyDelayAnnotation, stamp(now))
+				r.note(nhcv1.HealthyDelayAnnotation, stamp(now))
 				begun = now
 			}
 			c.happens(rule.Step{At: begun.Add(wait), Reason: DelayEnds, Text: "the healthy delay is over, and its requests are deleted"})
 		default:
-			c.Requests[j].End = true
+			r.End = true
 		}
 	}
 	c.leased()
@@ -136,8 +136,8 @@ func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 // that others may remediate the node.
 func (c *Case) leased() {
 	now := c.f.Now
-	if !c.n.Remediated() && len(c.n.Orphaned) == 0 {
-		if at := c.n.remade(func(*Listed) bool { return true }); now.Before(at) && c.n.Selected {
+	if !c.remediated() && len(c.Orphaned) == 0 {
+		if at := c.remade(func(*Listed) bool { return true }); now.Before(at) && c.Selected {
 			c.lookAgain(at)
 			return
 		}
@@ -145,38 +145,38 @@ func (c *Case) leased() {
 		return
 	}
 	step, since := -1, now
-	for i := range c.n.Requests {
-		step, since = max(step, c.n.Requests[i].Step), health.Earliest(since, c.n.Requests[i].Started())
+	for i := range c.Requests {
+		step, since = max(step, c.Requests[i].Step), health.Earliest(since, c.Requests[i].started())
 	}
-	for i := range c.n.Unseen {
-		step, since = max(step, c.n.Unseen[i].Step), health.Earliest(since, c.n.Unseen[i].Started.Time)
+	for i := range c.Unseen {
+		step, since = max(step, c.Unseen[i].Step), health.Earliest(since, c.Unseen[i].Started.Time)
 	}
 	if idle := c.idleSince(); !idle.IsZero() {
 		if !now.Before(idle.Add(idleLease)) {
-			if c.n.Lease.own() {
-				c.Lease = DropLease
+			if c.Lease.own() {
+				c.Leasing = DropLease
 			}
 			return
 		}
 		c.lookAgain(idle.Add(idleLease))
 	}
 	c.Term = Term{Length: termOf(c.steps, step).Length} // never overdue, because a step is left, even if it is blocked
-	if len(c.steps) > 0 && c.escalationOf(c.n, c.escalated()).Do == escalation.Exhausted {
+	if len(c.steps) > 0 && c.escalationOf(c.Node, c.escalated()).Do == escalation.Exhausted {
 		c.Term = termOf(c.steps, len(c.steps)-1)
 	}
 	var again time.Time
-	c.Lease, again = c.n.Lease.next(c.Term, since, now)
+	c.Leasing, again = c.Lease.next(c.Term, since, now)
 	c.lookAgain(again)
 }
 
 // idleSince returns since when the only remediator of the node has ended, so that none works on it any more; zero otherwise.
 func (c *Case) idleSince() time.Time {
-	if !c.f.Single() || !c.n.Exists() || len(c.n.Unseen) > 0 || len(c.n.Orphaned) > 0 {
+	if !c.f.single() || !c.exists() || len(c.Unseen) > 0 || len(c.Orphaned) > 0 {
 		return time.Time{}
 	}
 	var since time.Time
-	for j := range c.n.Requests {
-		at := c.n.Requests[j].idleSince()
+	for j := range c.Requests {
+		at := c.Requests[j].idleSince()
 		if at.IsZero() {
 			return time.Time{}
 		}
@@ -193,28 +193,28 @@ func (r *Request) idleSince() time.Time {
 	case !r.Deleting().IsZero():
 		return r.Deleting()
 	case succeeded == escalation.No:
-		return health.Latest(since, r.Started())
+		return health.Latest(since, r.started())
 	case succeeded == escalation.Unsaid && processing == escalation.No:
-		return health.Latest(stopped, r.Started())
+		return health.Latest(stopped, r.started())
 	}
 	return time.Time{}
 }
 
 // unleased deletes the lease, unless an orphaned request of a deleted check of the same name still needs it.
 func (c *Case) unleased() {
-	if len(c.n.Orphaned) > 0 {
+	if len(c.Orphaned) > 0 {
 		c.leased()
 		return
 	}
-	if c.n.Lease.own() {
-		c.Lease = DropLease
+	if c.Lease.own() {
+		c.Leasing = DropLease
 	}
 }
 
 // unhealthy decides about an unhealthy node: the first step starts if nothing blocks it, and the next step follows when a step has failed
 // or timed out.
 func (c *Case) unhealthy() {
-	if !c.n.Selected && !c.n.Remediated() { // other blockers do not matter
+	if !c.Selected && !c.remediated() { // other blockers do not matter
 		c.Blockers = c.ask(ofSelection)
 		return
 	}
@@ -223,7 +223,7 @@ func (c *Case) unhealthy() {
 	if c.answer = answer; answer.Do == escalation.Start {
 		c.step, next = answer.Step, beforeNext
 	}
-	if c.begins = !c.begun(c.n); c.begins {
+	if c.begins = !c.begun(); c.begins {
 		first = c.toBegin()
 	}
 	c.Blockers = c.ask(first | next)
@@ -249,11 +249,11 @@ func (c *Case) unhealthy() {
 // up. Remediators that were notified before are not notified again.
 func (c *Case) adopt() {
 	for j := range c.Requests {
-		r, state := &c.n.Requests[j], &c.Requests[j]
-		state.Adopt = state.Over
-		state.GiveUp = c.GaveUp.Do == escalation.GiveUp && r.Step == c.GaveUp.Step && (!c.GaveUp.Notify || !r.notified())
-		if state.GiveUp && c.GaveUp.Notify {
-			state.note(nhcv1.TimedOutAnnotation, stamp(c.f.Now))
+		r := &c.Requests[j]
+		r.Adopt = r.Over
+		r.GiveUp = c.GaveUp.Do == escalation.GiveUp && r.Step == c.GaveUp.Step && (!c.GaveUp.Notify || !r.notified())
+		if r.GiveUp && c.GaveUp.Notify {
+			r.note(nhcv1.TimedOutAnnotation, stamp(c.f.Now))
 		}
 	}
 }
@@ -272,10 +272,10 @@ func askedAgain(blockers []Blocker) rule.Step {
 
 func (c *Case) start(step int) {
 	c.Start, c.Term = step, termOf(c.steps, step)
-	if len(c.n.Requests) == 0 {
-		c.Lease, _ = c.n.Lease.next(c.Term, c.f.Now, c.f.Now)
-		if c.Lease == DropLease { // the lease is left from an earlier remediation
-			c.Lease = RenewLease
+	if len(c.Requests) == 0 {
+		c.Leasing, _ = c.Lease.next(c.Term, c.f.Now, c.f.Now)
+		if c.Leasing == DropLease { // the lease is left from an earlier remediation
+			c.Leasing = RenewLease
 		}
 	}
 }
@@ -285,10 +285,10 @@ func (c *Case) start(step int) {
 // timeout.
 func (c *Case) worthRemembering() []int {
 	var worth []int
-	for i := range c.n.Gone {
-		gone, first, last := &c.n.Gone[i], true, true
-		for j := range c.n.Gone {
-			if other := &c.n.Gone[j]; other.Step == gone.Step && other.TimedOut == nil {
+	for i := range c.Gone {
+		gone, first, last := &c.Gone[i], true, true
+		for j := range c.Gone {
+			if other := &c.Gone[j]; other.Step == gone.Step && other.TimedOut == nil {
 				first = first && !other.Started.Before(&gone.Started)
 				last = last && !gone.Started.Before(&other.Started)
 			}

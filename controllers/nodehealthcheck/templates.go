@@ -203,10 +203,10 @@ func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
 func (r *Reconciler) request(ctx context.Context, state *observed, o *outcome) (*unstructured.Unstructured, error) {
 	t := &state.facts.Templates[o.Start]
 	ask := remediationrequest.Ask{
-		Name: nameFor(state.check, t, o.n), Node: o.n.Name, ControlPlane: o.n.ControlPlane(),
+		Name: nameFor(state.check, t, o.Node), Node: o.Name, ControlPlane: o.controlPlane(),
 		By: remediationrequest.Maker{Name: state.check.Name, UID: state.check.UID}, Owners: []metav1.OwnerReference{ownerOf(state.check)},
 	}
-	owner, err := r.machineOwner(ctx, t, o.n)
+	owner, err := r.machineOwner(ctx, t, o.Node)
 	if err != nil {
 		return nil, err
 	}

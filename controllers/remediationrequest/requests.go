@@ -21,8 +21,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/begin"
 )
 
-// ClingingFor is how long kubemend, while it is being removed, waits for a request that is being deleted. If a remediator has not released
-// the request by then, the remediator may have been removed too.
+// ClingingFor is how long kubemend waits for the end of a request that is being deleted. If a remediator has not released the request by
+// then, the remediator may have been removed too.
 const ClingingFor = 10 * time.Minute
 
 // RBAC for the two kinds of requests that kubemend serves itself, and for their templates. Remediators bring aggregated roles for their own

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/kubemend/kubemend/test/must"
 )
 
@@ -117,49 +115,6 @@ func TestEveryClassIsCountedInItsPlace(t *testing.T) {
 	if got != want || got.NotHealthy() != 27 || got.Total() != 28 {
 		t.Errorf("got %+v, %d of %d not healthy; want %+v, 27 of 28", got, got.NotHealthy(), got.Total(), want)
 	}
-}
-
-var few = rapid.IntRange(0, 6)
-
-// anyPopulation generates consistent populations: waiting machines are unhealthy, and no more are in flight than there are machines.
-var anyPopulation = rapid.Custom(func(t *rapid.T) Population {
-	p := Population{
-		Healthy: few.Draw(t, "healthy"), Unhealthy: few.Draw(t, "unhealthy"), Pending: few.Draw(t, "pending"),
-		Starting: few.Draw(t, "starting"), Recovering: few.Draw(t, "recovering"), Deleting: few.Draw(t, "deleting"), Unknown: few.Draw(t, "unknown"),
-	}
-	p.Waiting = rapid.IntRange(0, p.Unhealthy).Draw(t, "waiting")
-	p.InFlight = rapid.IntRange(0, p.Total()-p.Waiting).Draw(t, "in flight")
-	return p
-})
-
-var anyLimits = rapid.Custom(func(t *rapid.T) Limits {
-	l := Limits{AtLeast: few.Draw(t, "at least")}
-	l.AtMost = l.AtLeast + rapid.IntRange(0, 30).Draw(t, "at most")
-	if rapid.IntRange(0, 9).Draw(t, "more have to be healthy than there are") == 0 {
-		l.AtLeast, l.AtMost = 0, -1-few.Draw(t, "by")
-	}
-	return l
-})
-
-func holds(t *testing.T, rule func(*rapid.T, Population, Limits)) {
-	t.Helper()
-	rapid.Check(t, func(t *rapid.T) { rule(t, anyPopulation.Draw(t, "population"), anyLimits.Draw(t, "limits")) })
-}
-
-// A grant has a reason exactly if the limits forbid remediation, and Remaining is what they still allow.
-func TestAGrantStaysWithinItsLimits(t *testing.T) {
-	holds(t, func(t *rapid.T, p Population, l Limits) {
-		g, bad := Decide(p, l), p.NotHealthy()
-		if inside := l.AtLeast <= bad && bad <= max(l.AtMost, 0); inside == g.ShortCircuited() {
-			t.Fatalf("%d not healthy is within the limits: %t, and yet %+v", bad, inside, g)
-		}
-		if g.ShortCircuited() && g.Remaining != 0 {
-			t.Fatalf("short circuited, and yet %+v", g)
-		}
-		if g.Remaining < 0 || (!g.ShortCircuited() && g.Remaining != max(l.AtMost-bad, 0)) {
-			t.Fatalf("%d more may turn bad, want %d", g.Remaining, l.AtMost-bad)
-		}
-	})
 }
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

@@ -66,7 +66,7 @@ func TestWhatClusterAPISawOfANodeCountsOnlyIfTheNodeSaysSo(t *testing.T) {
 	}.run(t, evidence)
 
 	v := Judge(with(NodePresent, notReadyMirror, readySince(ago(h))), evidence, noon)
-	if len(v.Void) != 1 || v.Void[0].Doubt != NodeDiffers || v.Void[0].Finding.Signal != notReadyMirror {
+	if len(v.Void) != 1 || v.Void[0].Late != NodeDiffers || v.Void[0].Signal != notReadyMirror {
 		t.Errorf("what does not count is %+v", v.Void)
 	}
 }

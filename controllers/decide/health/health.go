@@ -224,19 +224,13 @@ const (
 	NodeDiffers Doubt = "NodeDiffers"
 )
 
-// Void is a finding that does not count because of a doubt.
-type Void struct {
-	Doubt   Doubt
-	Finding Finding
-}
-
 // Verdict is the judgement of one target at one moment.
 type Verdict struct {
 	State State
 	// Findings holds every finding, due or not, in the order of the rules.
 	Findings []Finding
-	// Void holds the findings that do not count; nearly always nil.
-	Void []Void
+	// Void holds the findings that do not count because of the doubt in Late; nearly always nil.
+	Void []Finding
 	// Gate is why an unknown target could not be judged; Open if the workload cluster could not be reached.
 	Gate Gate
 	// Recheck is the first moment at which the verdict changes although no object changes; zero if there is none.
@@ -245,12 +239,7 @@ type Verdict struct {
 
 // Doubted reports whether a finding does not count because of d.
 func (v Verdict) Doubted(d Doubt) bool {
-	for i := range v.Void {
-		if v.Void[i].Doubt == d {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.Void, func(f Finding) bool { return f.Late == d })
 }
 
 // Due returns the findings that count at now.

@@ -83,7 +83,8 @@ func (v *Verdict) holdAll(t Target, p Policy) {
 // hold adds f, a finding about something that Cluster API wrote. If Cluster API has not reconciled the Machine since a pause, f is void.
 func (v *Verdict) hold(t Target, f Finding) {
 	if t.Paused {
-		v.Void = append(v.Void, Void{Doubt: NotSincePause, Finding: f})
+		f.Late = NotSincePause
+		v.Void = append(v.Void, f)
 		return
 	}
 	v.Findings = append(v.Findings, f)
@@ -106,7 +107,8 @@ func (v *Verdict) holdMatches(source Source, t Target, p Policy) {
 			case source == OnNode:
 				v.Findings = append(v.Findings, f)
 			case repeatsNode(s) && !agrees(s, t):
-				v.Void = append(v.Void, Void{Doubt: NodeDiffers, Finding: f})
+				f.Late = NodeDiffers
+				v.Void = append(v.Void, f)
 			default:
 				v.hold(t, f)
 			}
