@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	testclock "k8s.io/utils/clock/testing"
@@ -72,7 +73,7 @@ func TestAMachineIsMarkedForItsCheckByWhoAsks(t *testing.T) {
 		t.Errorf("the events are %s", told)
 	}
 	got, code = p.does("remediate", "machine/w1", confirmed)
-	if code != Done || !strings.HasPrefix(got, "nothing to do for machine/w1 in metal: Machine w1 is being remediated already") {
+	if code != Done || !strings.HasPrefix(got, "nothing to do for machine/w1 in metal: Machine w1 has the annotation ") {
 		t.Errorf("again: code %d, printed\n%s", code, got)
 	}
 	got, code = p.does("reset", "machine/w1", confirmed)
@@ -114,9 +115,17 @@ func TestAHostIsPowerCycledByARequestOfItsOwn(t *testing.T) {
 	}
 }
 
+// byHandOf returns the first HostRemediation that a user requests for a machine.
+func byHandOf(t *testing.T, machine *clusterv1.Machine) *mendv1.HostRemediation {
+	t.Helper()
+	request, err := requestByHand(t.Context(), clientWith(t), machine)
+	must.Do(t, err)
+	return request
+}
+
 func TestARequestThatEndedBlocksNoOther(t *testing.T) {
 	p := aPlace(t, func(p *place) {
-		ended := requestByHand(p.machines["w1"], nil)
+		ended := byHandOf(p.t, p.machines["w1"])
 		ended.UID, ended.Annotations = "ended", map[string]string{mendv1.PowerCycleAnnotation: `{"state":"Succeeded"}`}
 		p.objects = append(p.objects, ended)
 	})
@@ -146,15 +155,10 @@ func TestNothingIsRequestedThatHarmsOrThatNoControllerActsOn(t *testing.T) {
 		"one whose nodes alice may not read":         {"host/host-w1", "no limit would block a power cycle by hand", []func(*place){written(0)}},
 		"a machine whose check is, as it is written": {"machine/w1", "too many machines would be", []func(*place){written(0)}},
 		"a host of which nothing is written":         {"host/host-w1", "You may not read the nodes", []func(*place){func(p *place) { p.blind = true }}},
-		"a host of no check, of a Cluster that is paused": {"host/host-w1", "Cluster c1 is paused", []func(*place){func(p *place) {
-			p.machines["w1"].Labels["pool"] = "other"
-			p.objects[len(p.objects)-3].(*clusterv1.Cluster).Spec.Paused = ptr.To(true)
-		}}},
 		"a host that claims a machine which is on another one": {"host/host-w2", "Machine w1 does not name this host as its own", []func(*place){func(p *place) {
 			p.hosts["w2"].Spec.ConsumerRef.Name = "w1"
 		}}},
-		"a host where the kind is not installed": {"host/host-w1", "HostRemediations are not installed", []func(*place){func(p *place) { p.bare = true }}},
-		"a host without a machine":               {"host/host-w1", "belongs to no Machine", []func(*place){func(p *place) { p.hosts["w1"].Spec.ConsumerRef = nil }}},
+		"a host without a machine": {"host/host-w1", "belongs to no Machine", []func(*place){func(p *place) { p.hosts["w1"].Spec.ConsumerRef = nil }}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := aPlace(t, tc.edits...)
@@ -182,6 +186,7 @@ func TestNothingIsChangedByHandUnlessTheUserMayAndSaysSo(t *testing.T) {
 		"a dry run of the server":        {"host/host-w1", func(*place) {}, func(b *byHand) { b.dryRun = cmdutil.DryRunServer }, Done, "w1-by-hand (server dry run)"},
 		"a right is missing":             {"machine/w1", func(p *place) { p.mayNot = "machines" }, confirmed, Failed, `User "alice" cannot patch cluster.x-k8s.io/machines`},
 		"a right is missing for a cycle": {"host/host-w1", func(p *place) { p.mayNot = "hostremediations" }, confirmed, Failed, `User "alice" cannot create kubemend.io/hostremediations`},
+		"the kind is not installed":      {"host/host-w1", func(p *place) { p.bare = true }, confirmed, Failed, "error: list HostRemediations in metal: no matches for kind"},
 		"a policy refuses":               {"machine/w1", func(p *place) { p.refuses = forbidden }, func(b *byHand) { b.dryRun = cmdutil.DryRunServer }, Failed, "a policy says no"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +216,7 @@ func TestABareDryRunIsOneOfTheClient(t *testing.T) {
 
 // Controllers update the conditions of an unhealthy machine all the time.
 func TestAStatusThatChangesKeepsNobodyFromMarkingAMachine(t *testing.T) {
-	for times, want := range map[int]int{1: Done, mostTries: Failed} {
+	for times, want := range map[int]int{1: Done, retry.DefaultRetry.Steps: Failed} {
 		p, patches := aPlace(t), 0
 		patch := func(ctx context.Context, c client.WithWatch, o client.Object, by client.Patch, opts ...client.PatchOption) error {
 			if patches++; patches <= times {
@@ -312,51 +317,50 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 		}
 	}
 	mode := func(is cliv1.Mode) func(*explain.Check) { return func(c *explain.Check) { c.Mode = is } }
-	request, host := requestByHand(owned(), nil), subject{kind: hostKind, name: "h1"}
+	request, host := byHandOf(t, owned()), subject{kind: hostKind, name: "h1"}
 	its := hosts.Found{Host: &hosts.Host{ObjectMeta: metav1.ObjectMeta{Name: "h1"}}}
-	healthy, ofNodes := judged(mhc, cliv1.StateHealthy), judged(nhc, cliv1.StateHealthy)
+	ofNodes := judged(nhc, cliv1.StateHealthy)
 	unhealthy := func(edits ...func(*explain.Check)) *page.Explanation {
 		return judged(mhc, cliv1.StateUnhealthy, edits...)
 	}
-	ofMachine := func(before, after *page.Explanation) remediationFacts {
-		return remediationFacts{machine: owned(), before: before, after: after}
+	ofMachine := func(marked *page.Explanation) remediationFacts {
+		return remediationFacts{machine: owned(), marked: marked}
 	}
-	ofHost := func(before, after *page.Explanation, edits ...func(*explain.Remediation)) remediationFacts {
+	ofHost := func(marked *page.Explanation, edits ...func(*explain.Remediation)) remediationFacts {
 		rem := explain.Remediation{}
 		for _, edit := range edits {
 			edit(&rem)
 		}
-		facts := ofMachine(before, after)
+		facts := ofMachine(marked)
 		facts.named, facts.request, facts.cycle = host, request, &rem
 		return facts
 	}
-	otherTemplate := ofMachine(healthy, unhealthy())
-	otherTemplate.template = "TheirRemediation"
-	noLimit := plan{refuses, "no limit would block a power cycle by hand"}
+	otherTemplate := ofMachine(unhealthy())
+	asked := &otherTemplate.marked.Checks[0].Targets[0]
+	asked.Remediator, asked.Action = "TheirRemediation", &cliv1.Action{Kind: cliv1.CreateRemediationRequest}
+	noLimit := plan{outcome: refuses, text: "no limit would block a power cycle by hand"}
 	unseen := func(c *explain.Check) { c.NodesUnknown = &cliv1.NodesUnknown{Message: "x"} }
 	noneRemain := func(c *explain.Check) { c.Limits.Remaining = 0 }
 	for name, tc := range map[string]struct {
 		facts remediationFacts
 		want  plan // its text is a part of the expected text
 	}{
-		"a node of no machine":                          {remediationFacts{named: subject{kind: nodeKind}}, plan{refuses, byNodeCheck}},
-		"a machine that a NodeHealthCheck judges alone": {ofMachine(ofNodes, ofNodes), plan{refuses, byNodeCheck}},
-		"one whose check Cluster API core acts on": {ofMachine(judged(mhc, cliv1.StateHealthy, mode(cliv1.ModeObserving)),
-			unhealthy(mode(cliv1.ModeObserving), blockedBy(explain.NotActing))), plan{changes, "the annotation"}},
-		"one that waits for others": {ofMachine(healthy, unhealthy(blockedBy("GroupInFlight"))),
-			plan{changes, "the remediation waits until nothing blocks it"}},
-		"one whose check has no controller":   {ofMachine(healthy, unhealthy(mode(cliv1.ModeNone))), plan{refuses, ""}},
-		"one whose checks may not be read":    {ofMachine(&page.Explanation{}, unreadChecks), plan{refuses, ""}},
-		"a host whose checks may not be read": {ofHost(&page.Explanation{}, unreadChecks), plan{refuses, ""}},
-		"a host of a machine that would wait": {ofHost(healthy, unhealthy(blockedBy("GroupInFlight"))), noLimit},
-		"a host of an observed check at its limit": {ofHost(healthy,
-			unhealthy(mode(cliv1.ModeObserving), blockedBy(explain.NotActing, "TooManyUnhealthy"))), noLimit},
-		"a host whose nodes may not be read":       {ofHost(healthy, unhealthy(unseen)), plan{refuses, "You may not read the nodes"}},
-		"a host whose NodeHealthCheck allows none": {ofHost(ofNodes, judged(nhc, cliv1.StateHealthy, noneRemain)), noLimit},
-		"a host whose NodeHealthCheck allows one":  {ofHost(ofNodes, ofNodes), plan{changes, "power-cycles its host"}},
-		"a host of which no manager power-cycles": {ofHost(&page.Explanation{}, &page.Explanation{},
-			func(r *explain.Remediation) { r.Reason = explain.NotServed }), plan{refuses, ""}},
-		"a machine of a check with another template": {otherTemplate, plan{changes, "the annotation"}},
+		"a node of no machine":                          {remediationFacts{named: subject{kind: nodeKind}}, plan{outcome: refuses, text: byNodeCheck}},
+		"a machine that a NodeHealthCheck judges alone": {ofMachine(ofNodes), plan{outcome: refuses, text: byNodeCheck}},
+		"one whose check Cluster API core acts on":      {ofMachine(unhealthy(mode(cliv1.ModeObserving), blockedBy(explain.NotActing))), plan{outcome: changes, text: "the annotation"}},
+		"one that waits for others": {ofMachine(unhealthy(blockedBy("GroupInFlight"))),
+			plan{outcome: changes, text: "the remediation waits until nothing blocks it"}},
+		"one whose check has no controller":        {ofMachine(unhealthy(mode(cliv1.ModeNone))), plan{outcome: refuses, text: ""}},
+		"one whose checks may not be read":         {ofMachine(unreadChecks), plan{outcome: refuses, text: ""}},
+		"a host whose checks may not be read":      {ofHost(unreadChecks), plan{outcome: refuses, text: ""}},
+		"a host of a machine that would wait":      {ofHost(unhealthy(blockedBy("GroupInFlight"))), noLimit},
+		"a host of an observed check at its limit": {ofHost(unhealthy(mode(cliv1.ModeObserving), blockedBy(explain.NotActing, "TooManyUnhealthy"))), noLimit},
+		"a host whose nodes may not be read":       {ofHost(unhealthy(unseen)), plan{outcome: refuses, text: "You may not read the nodes"}},
+		"a host whose NodeHealthCheck allows none": {ofHost(judged(nhc, cliv1.StateHealthy, noneRemain)), noLimit},
+		"a host whose NodeHealthCheck allows one":  {ofHost(ofNodes), plan{outcome: changes, text: "power-cycles its host"}},
+		"a host of which no manager power-cycles": {ofHost(&page.Explanation{},
+			func(r *explain.Remediation) { r.Reason = explain.NotServed }), plan{outcome: refuses, text: ""}},
+		"a machine of a check with another template": {otherTemplate, plan{outcome: changes, text: "the annotation"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.facts.host = its

@@ -59,13 +59,12 @@ func (b *byHand) claimNamed(ctx context.Context, named subject) error {
 	facts.managers, facts.unlisted = managerlease.Of(ctx, b.client, b.now)
 	facts.coreEnded, facts.coreUnread = b.coreEnded(ctx)
 	decided := planClaim(facts, b.verb == "release")
-	if err := b.announce(named.String(), decided); err != nil || decided.outcome != changes {
-		return err
-	}
-	return b.carryOut(ctx, named.String(), strings.TrimSuffix(b.verb, "e")+"ed", func() error {
+	decided.done = strings.TrimSuffix(b.verb, "e") + "ed"
+	decided.write = func(ctx context.Context) error {
 		value := map[string]any{"claim": mendv1.Claim, "release": nil}[b.verb]
 		return b.annotate(ctx, machineCheckKind, check, map[string]any{clusterv1.PausedAnnotation: value})
-	})
+	}
+	return b.carryOut(ctx, named, decided)
 }
 
 // The leader-election lease of Cluster API core (Cluster API, core/main.go), in the namespace where clusterctl installs core.
@@ -110,26 +109,26 @@ func planClaim(facts *claimFacts, release bool) plan {
 	claimed := paused && value == mendv1.Claim
 	switch {
 	case !facts.check.DeletionTimestamp.IsZero():
-		return plan{refuses, "it is being deleted"}
+		return plan{outcome: refuses, text: "it is being deleted"}
 	case paused && !claimed:
-		return plan{refuses, fmt.Sprintf("it is paused: %s is %q, so neither Cluster API core nor kubemend acts on it. "+
+		return plan{outcome: refuses, text: fmt.Sprintf("it is paused: %s is %q, so neither Cluster API core nor kubemend acts on it. "+
 			"Who paused it has to remove the annotation first", clusterv1.PausedAnnotation, value)}
 	case release && !claimed:
-		return plan{staysSo, "is not claimed"}
+		return plan{outcome: staysSo, text: "is not claimed"}
 	case !release && claimed:
-		return plan{staysSo, "is claimed already"}
+		return plan{outcome: staysSo, text: "is claimed already"}
 	}
 	says, refuse := "kubemend will act on it in place of Cluster API core", refuseClaim
 	if release {
 		says, refuse = "Cluster API core will act on it in place of kubemend", refuseRelease
 	}
 	if refused := refuse(facts); refused != "" {
-		return plan{refuses, refused}
+		return plan{outcome: refuses, text: refused}
 	}
 	if appliers := explain.AppliersOf(facts.check); len(appliers) > 0 {
 		says += fmt.Sprintf("; %s applies the check: see docs/gitops.md", strings.Join(appliers, " and "))
 	}
-	return plan{changes, says}
+	return plan{outcome: changes, text: says}
 }
 
 // unseen returns why a change is refused if it cannot be read whether the clause what is true; why is the cause, such as an error.

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
@@ -95,11 +94,8 @@ func (b *override) create(ctx context.Context, named subject) error {
 	}
 	object.Spec.By = by
 	until := "until " + object.Spec.Until.UTC().Format(time.RFC3339)
-	if err := b.announce(named.String(), plan{text: until}); err != nil {
-		return err
-	}
-	done := map[string]string{"hold": "is held ", "allow": "is allowed "}[b.verb] + until
-	return b.carryOut(ctx, named.String(), done, func() error {
-		return b.client.Create(ctx, object, &client.CreateOptions{DryRun: b.writeOptions(), FieldManager: mendv1.CommandLineFieldOwner})
+	return b.carryOut(ctx, named, plan{
+		text: until, done: map[string]string{"hold": "is held ", "allow": "is allowed "}[b.verb] + until,
+		write: func(ctx context.Context) error { return b.client.Create(ctx, object) },
 	})
 }

@@ -61,19 +61,18 @@ func (b *byHand) resetNamed(ctx context.Context, named subject) error {
 		marks = host.Cleared(facts.host, facts.orphans)
 		object, decided = facts.host, planResetHost(facts, len(marks))
 	}
-	if err := b.announce(named.String(), decided); err != nil || decided.outcome != changes {
-		return err
+	if decided.outcome == changes {
+		for _, key := range slices.Sorted(maps.Keys(marks)) {
+			decided.notes = append(decided.notes, "  - "+key)
+		}
+		by, err := b.attribute(ctx, &decided, named.kind, object, mendv1.EventReset, "reset")
+		if err != nil {
+			return err
+		}
+		marks[mendv1.ResetAnnotation] = by
 	}
-	for _, key := range slices.Sorted(maps.Keys(marks)) {
-		b.say("  - " + key)
-	}
-	return b.apply(ctx, change{
-		named: named.String(), done: "reset", about: referenceTo(named.kind, object), reason: mendv1.EventReset, did: "reset",
-		write: func(ctx context.Context, annotation string) error {
-			marks[mendv1.ResetAnnotation] = annotation
-			return b.annotate(ctx, named.kind, object, marks)
-		},
-	})
+	decided.done, decided.write = "reset", func(ctx context.Context) error { return b.annotate(ctx, named.kind, object, marks) }
+	return b.carryOut(ctx, named, decided)
 }
 
 type resetFacts struct {
@@ -131,11 +130,11 @@ func (b *byHand) observeHost(ctx context.Context, key client.ObjectKey) (*resetF
 func planReset(object metav1.Object, marks int) plan {
 	switch {
 	case object.GetDeletionTimestamp() != nil:
-		return plan{refuses, "it is being deleted"}
+		return plan{outcome: refuses, text: "it is being deleted"}
 	case marks == 0:
-		return plan{staysSo, "it has no mark that could be removed"}
+		return plan{outcome: staysSo, text: "it has no mark that could be removed"}
 	}
-	return plan{changes, explain.Number(marks, "annotation") + " removed"}
+	return plan{outcome: changes, text: explain.Number(marks, "annotation") + " removed"}
 }
 
 func planResetHost(facts *resetFacts, marks int) plan {
@@ -144,9 +143,9 @@ func planResetHost(facts *resetFacts, marks int) plan {
 	case decided.outcome == refuses:
 		return decided
 	case underway != "":
-		return plan{refuses, underway + " is in progress, and removes its own annotations when it ends. To end it now, delete it"}
+		return plan{outcome: refuses, text: underway + " is in progress, and removes its own annotations when it ends. To end it now, delete it"}
 	case facts.markedFor != nil:
-		return plan{refuses, fmt.Sprintf("Machine %s, for which the host is marked, has not been replaced by its owner yet: without "+
+		return plan{outcome: refuses, text: fmt.Sprintf("Machine %s, for which the host is marked, has not been replaced by its owner yet: without "+
 			"the mark its replacement may be put on this host. Reset the host when that machine is gone. If the machine becomes "+
 			"healthy, kubemend removes the mark", facts.markedFor.Name)}
 	case decided.outcome == changes:
