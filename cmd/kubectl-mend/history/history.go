@@ -31,25 +31,25 @@ type Objects struct {
 // later.
 const alike = time.Minute
 
-// Of returns what has happened within a scope, oldest first.
+// Of returns what has happened within a scope, oldest first. Of an event and a step of a record that tell the same fact, it has the one that
+// says more.
 func Of(o *Objects, s Scope) *cliv1.History {
 	events := eventsWithin(o, s)
-	told := map[cliv1.Reference][]*event{}
-	for i := range events {
-		told[events[i].Object] = append(told[events[i].Object], &events[i])
-		if related := events[i].related.Reference; related != events[i].Object { // events of a power cycle may be on its host
-			told[related] = append(told[related], &events[i])
-		}
-	}
 	entries := make([]cliv1.HistoryEntry, 0, len(events)+8*len(o.Records))
 	for _, record := range o.Records {
-		entries = append(entries, ofRecord(record, told)...)
+		steps := stepsOf(record)
+		all := slices.Clone(steps)
+		events = slices.DeleteFunc(events, func(e event) bool {
+			if !e.isOf(record) {
+				return false
+			}
+			steps = slices.DeleteFunc(steps, e.saysMoreThan)
+			return slices.ContainsFunc(all, e.saysTheSameAs)
+		})
+		entries = append(entries, steps...)
 	}
 	for i := range events {
-		e := &events[i]
-		if !slices.ContainsFunc(o.Records, func(record *mendv1.RemediationRecord) bool { return recordTells(record, e) }) {
-			entries = append(entries, e.HistoryEntry)
-		}
+		entries = append(entries, events[i].HistoryEntry)
 	}
 	entries = slices.DeleteFunc(entries, func(e cliv1.HistoryEntry) bool { return e.Time.IsZero() || latest(&e).Before(s.Since) })
 	slices.SortStableFunc(entries, inOrder)
