@@ -28,7 +28,7 @@ const (
 	Done = 0
 	// Failed says that the command failed. The reason is on the standard error.
 	Failed = 1
-	// Misused says that the command line is wrong, such as an unknown command, flag or kind, or flags that exclude each other.
+	// Misused says that the command line is wrong, such as an unknown command, flag or kind.
 	Misused = 2
 	// WouldStart says that `simulate` found remediations that would start.
 	WouldStart = 3
@@ -193,17 +193,6 @@ func Run(ctx context.Context, root *cobra.Command, streams genericiooptions.IOSt
 
 // worded returns the text that kubectl prints for an error, such as "Error from server (Forbidden): ..." for an answer of the API server.
 func worded(err error) string {
-	exit := Exit{}
-	if errors.As(err, &exit) { // print joined errors as a whole if one of them sets the exit code
-		return "error: " + err.Error()
-	}
-	if joined, several := err.(interface{ Unwrap() []error }); several {
-		lines := make([]string, 0, len(joined.Unwrap()))
-		for _, one := range joined.Unwrap() {
-			lines = append(lines, worded(one))
-		}
-		return strings.Join(lines, "\n")
-	}
 	for cause := err; cause != nil; cause = errors.Unwrap(cause) {
 		if says, known := cmdutil.StandardErrorMessage(cause); known {
 			return says

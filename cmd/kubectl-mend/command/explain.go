@@ -291,11 +291,7 @@ func belongings(ctx context.Context, reader client.Reader, k kind, key client.Ob
 // nodeOf returns the node that a pod runs on: in the management cluster or, if cluster is set, in that workload cluster. Then the pod has
 // to be NAMESPACE/NAME, because --namespace is that of the Cluster.
 func (o *Options) nodeOf(ctx context.Context, pod, namespace, cluster string) (subject, error) {
-	key := client.ObjectKey{Namespace: namespace, Name: pod}
 	in, name, qualified := strings.Cut(pod, "/")
-	if qualified {
-		key = client.ObjectKey{Namespace: in, Name: name}
-	}
 	switch {
 	case o.from != "":
 		return subject{}, Exit{Misused, errors.New("--from: a record has no pods: name the node, as node/NAME")}
@@ -303,6 +299,8 @@ func (o *Options) nodeOf(ctx context.Context, pod, namespace, cluster string) (s
 		return subject{}, Exit{Misused, fmt.Errorf("pod/%[1]s: name its namespace too, as pod/NAMESPACE/%[1]s", pod)}
 	case cluster != "" && namespace == "":
 		return subject{}, Exit{Misused, fmt.Errorf("say with -n in which namespace Cluster %s is", cluster)}
+	case !qualified:
+		in, name = namespace, pod
 	}
 	management, err := o.client()
 	if err != nil {
@@ -317,13 +315,11 @@ func (o *Options) nodeOf(ctx context.Context, pod, namespace, cluster string) (s
 		}
 	}
 	found := &corev1.Pod{}
-	switch err := reader.Get(ctx, key, found); {
-	case client.IgnoreNotFound(err) != nil:
-		return subject{}, fmt.Errorf("read Pod %s: %w", key, err)
-	case err != nil:
-		return subject{}, fmt.Errorf("there is no Pod %s in %s", key, where)
-	case found.Spec.NodeName == "":
-		return subject{}, fmt.Errorf("the Pod %s is on no node", key)
+	if err := page.Read(ctx, reader, client.ObjectKey{Namespace: in, Name: name}, found, string(podKind)); err != nil {
+		return subject{}, fmt.Errorf("%w of %s", err, where)
+	}
+	if found.Spec.NodeName == "" {
+		return subject{}, fmt.Errorf("the Pod %s/%s is on no node", in, name)
 	}
 	return subject{kind: nodeKind, name: found.Spec.NodeName}, nil
 }

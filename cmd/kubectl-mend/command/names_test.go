@@ -161,7 +161,7 @@ func TestAnErrorOfTheAPIServerIsPassedOnAsKubectlDoes(t *testing.T) {
 		"a server that is not there":   {&url.Error{Op: "Get", URL: "https://api:6443/api", Err: fmt.Errorf("dial tcp: %w", syscall.ECONNREFUSED)}, refused},
 		"a server that does not reply": {&url.Error{Op: "Get", URL: "https://api:6443", Err: errors.New("i/o timeout")}, "Unable to connect to the server: i/o timeout"},
 		"an error of the program":      {errors.New("there is no Machine m"), "error: there is no Machine m"},
-		"several":                      {errors.Join(errors.New("a"), forbidden), "error: a\n" + forbidding},
+		"several":                      {errors.Join(errors.New("a"), forbidden), "error: a\n" + forbidden.Error()},
 		"one with a code of its own":   {Exit{Refused, errors.Join(errors.New("a"), errors.New("b"))}, "error: a\nb"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -207,8 +207,8 @@ func TestTheClockOfTheServerCounts(t *testing.T) {
 		"where both agree that of this machine is finer":   {"Thu, 01 Jan 2026 12:00:00 GMT", here, ""},
 		"two seconds are nothing":                          {"Thu, 01 Jan 2026 12:00:02 GMT", here, ""},
 		"in neither direction":                             {"Thu, 01 Jan 2026 11:59:57 GMT", here, ""},
-		"a machine that is behind":                         {"Thu, 01 Jan 2026 12:00:45 GMT", here.Add(44500 * time.Millisecond), "warning: the clock of this machine is 45s behind that of"},
-		"a machine that is ahead":                          {"Thu, 01 Jan 2026 11:59:00 GMT", here.Add(-59500 * time.Millisecond), "warning: the clock of this machine is 1m0s ahead of that of"},
+		"a machine that is behind":                         {"Thu, 01 Jan 2026 12:00:45 GMT", here.Add(45 * time.Second), "warning: the clock of this machine is 45s behind that of"},
+		"a machine that is ahead":                          {"Thu, 01 Jan 2026 11:59:00 GMT", here.Add(-time.Minute), "warning: the clock of this machine is 1m0s ahead of that of"},
 		"who says no time is not believed to have another": {"", here, ""},
 		"nor who says nonsense":                            {"tomorrow", here, ""},
 	} {

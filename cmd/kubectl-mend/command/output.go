@@ -60,17 +60,13 @@ func (o *Options) addOutput(c *cobra.Command, own ...string) {
 	}
 }
 
-// addColour adds the flag --color to all commands. It also refuses flags that exclude each other, with the exit code Misused: cobra's own
-// check comes later, and its error would end with Failed.
+// addColour adds the flag --color to all commands.
 func (o *Options) addColour(root *cobra.Command) {
 	root.PersistentFlags().StringVar(&o.colour, "color", text.Colours[0],
 		"Whether to colour: "+listed(text.Colours, "or")+". auto is on terminals, unless NO_COLOR is set or TERM is dumb.")
 	completions := cobra.FixedCompletions(text.Colours, cobra.ShellCompDirectiveNoFileComp)
 	_ = root.RegisterFlagCompletionFunc("color", completions) // fails only for an unknown flag
-	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
-		if err := c.ValidateFlagGroups(); err != nil {
-			return Exit{Misused, err}
-		}
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if !slices.Contains(text.Colours, o.colour) {
 			return Exit{Misused, fmt.Errorf("--color %q: expected %s", o.colour, listed(text.Colours, "or"))}
 		}

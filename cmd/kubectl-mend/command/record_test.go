@@ -289,7 +289,7 @@ func TestWhereNothingCanBeReadIsNoPlaceWithoutAPast(t *testing.T) {
 	down := interceptor.NewClient(clientWith(t), interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return errors.New("the line is down")
 	}})
-	if _, _, err := observeHistory(t.Context(), down, "metal"); err == nil || err.Error() != "nothing could be read: Machines: the line is down" {
+	if _, _, err := observeHistory(t.Context(), down, "metal"); err == nil || err.Error() != "nothing could be read: RemediationRecords: the line is down" {
 		t.Errorf("where nothing answers: %v", err)
 	}
 }

@@ -95,7 +95,8 @@ func (w *waiting) await(ctx, limited context.Context, named subject) error {
 		case err != nil && (!errors.As(err, &gone) || w.until != untilRemediated):
 			return false, err
 		case err != nil || met(w.until, e):
-			return true, w.ends(named, e)
+			_, err := fmt.Fprintf(w.Out, "%s/%s condition met\n", strings.ToLower(named.kind.gvk().GroupKind().String()), named.name)
+			return true, err // as kubectl wait
 		default:
 			if found = string(e.Phase); e.Reason != "" {
 				found += " (" + e.Reason + ")"
@@ -113,16 +114,6 @@ func (w *waiting) await(ctx, limited context.Context, named subject) error {
 	case wait.Interrupted(err):
 		return fmt.Errorf("timed out waiting for %s on %s: it is %s", w.until, named, state)
 	}
-	return err
-}
-
-// ends prints that the condition is met, as kubectl wait does. e is nil if the object is gone.
-func (w *waiting) ends(named subject, e *page.Explanation) error {
-	called, name := named.kind, named.name
-	if e != nil {
-		called, name = kind(e.Subject.Kind), e.Subject.Name
-	}
-	_, err := fmt.Fprintf(w.Out, "%s/%s condition met\n", strings.ToLower(called.gvk().GroupKind().String()), name)
 	return err
 }
 
