@@ -28,9 +28,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// maxReason is how many bytes a reason may have. It is part of an event's note, which may have 1024 bytes.
-const maxReason = 256
-
 // byHand is one call of a command that changes something: claim, release, remediate, reset, hold or allow.
 type byHand struct {
 	genericiooptions.IOStreams
@@ -49,11 +46,7 @@ type byHand struct {
 }
 
 func (b *byHand) begin(c *cobra.Command, o *Options) error {
-	if len(b.reason) > maxReason || strings.ContainsFunc(b.reason, func(r rune) bool { return r < ' ' }) {
-		return Exit{Misused, fmt.Errorf("--reason: expected one line of %d bytes at most", maxReason)}
-	}
 	var err error
-	c.Flags().Lookup("dry-run").NoOptDefVal = "" // else GetDryRunStrategy warns that the value of a bare --dry-run is deprecated
 	if b.dryRun, err = cmdutil.GetDryRunStrategy(c); err != nil {
 		return Exit{Misused, err}
 	}
@@ -85,7 +78,6 @@ func (b *byHand) complete(o *Options, c *cobra.Command, do func(ctx context.Cont
 	}
 	c.Flags().BoolVarP(&b.yes, "yes", "y", false, "Do not ask.")
 	cmdutil.AddDryRunFlag(c)
-	c.Flags().Lookup("dry-run").NoOptDefVal = "client" // kubectl's default is "unchanged", which means the same
 	return c
 }
 

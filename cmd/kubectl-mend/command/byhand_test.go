@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,10 +27,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/klog/v2"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -196,21 +192,6 @@ func TestNothingIsChangedByHandUnlessTheUserMayAndSaysSo(t *testing.T) {
 				t.Errorf("code %d, want %d; annotations %v; events %v; printed\n%s", code, tc.code, p.machine("w1").Annotations, p.told(), got)
 			}
 		})
-	}
-}
-
-// For a bare --dry-run, kubectl's code would log a warning that it is deprecated.
-func TestABareDryRunIsOneOfTheClient(t *testing.T) {
-	defer klog.CaptureState().Restore()
-	for _, flag := range []string{"--dry-run", "--dry-run=client"} {
-		var logged bytes.Buffer
-		klog.SetSlogLogger(slog.New(slog.NewTextHandler(&logged, nil)))
-		b := &byHand{}
-		c := b.complete(&Options{}, &cobra.Command{}, nil)
-		err := errors.Join(c.ParseFlags([]string{flag}), b.begin(c, &Options{Config: genericclioptions.NewConfigFlags(false)}))
-		if b.dryRun != cmdutil.DryRunClient || logged.Len() > 0 {
-			t.Errorf("%s is %d, %v; logged: %s", flag, b.dryRun, err, &logged)
-		}
 	}
 }
 

@@ -37,7 +37,7 @@ func (o *Options) check() *cobra.Command {
 				return err
 			}
 			for _, what := range missing {
-				_, _ = fmt.Fprintln(o.Out, text.Hang(o.painter(o.Out).Bad("missing")+"  ", text.Capital(what), 9, text.Width(o.Out)))
+				_, _ = fmt.Fprintln(o.Out, text.Hang(o.layout().Paint.Bad("missing")+"  ", text.Capital(what), 9, text.Width(o.Out)))
 			}
 			if len(missing) > 0 {
 				return fmt.Errorf("missing: %d", len(missing))
@@ -149,7 +149,8 @@ func (o *Options) versions() *cobra.Command {
 			if err != nil && len(managers) == 0 {
 				return err
 			}
-			layout := text.Layout{Now: now, Width: o.width(), Paint: o.painter(o.Out)}
+			layout := o.layout()
+			layout.Now = now
 			return errors.Join(page.PrintManagers(o.Out, managers, layout), err)
 		},
 	}

@@ -24,7 +24,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -74,13 +73,11 @@ func (o *Options) explanations(ctx context.Context, args []string, cluster, sele
 	if err != nil {
 		return nil, err
 	}
-	found := make([]*page.Explanation, 0, len(named))
-	for _, subject := range named {
-		explanation, err := o.explanation(ctx, subject, cluster)
-		if err != nil {
+	found := make([]*page.Explanation, len(named))
+	for i, subject := range named {
+		if found[i], err = o.explanation(ctx, subject, cluster); err != nil {
 			return nil, err
 		}
-		found = append(found, explanation)
 	}
 	return found, nil
 }
@@ -110,13 +107,11 @@ func (o *Options) selectedExplanations(ctx context.Context, args []string, clust
 	if len(list.Items) == 0 {
 		return nil, fmt.Errorf("no %s has labels that match %s", k, selector)
 	}
-	found := make([]*page.Explanation, 0, len(list.Items))
-	for _, item := range list.Items {
-		explanation, err := pageOf(ctx, a, subject{kind: k, namespace: item.Namespace, name: item.Name}, cluster)
-		if err != nil {
+	found := make([]*page.Explanation, len(list.Items))
+	for i, item := range list.Items {
+		if found[i], err = pageOf(ctx, a, subject{kind: k, namespace: item.Namespace, name: item.Name}, cluster); err != nil {
 			return nil, err
 		}
-		found = append(found, explanation)
 	}
 	return found, nil
 }
@@ -135,7 +130,7 @@ func (o *Options) printExplanations(found []*page.Explanation) error {
 			if i > 0 {
 				_, _ = fmt.Fprint(o.Out, "\n\n") // as kubectl describe does
 			}
-			if err := e.Print(o.Out, text.Layout{Width: o.width(), Paint: o.painter(o.Out), Wide: o.isWide()}); err != nil {
+			if err := e.Print(o.Out, o.layout()); err != nil {
 				return err
 			}
 		}

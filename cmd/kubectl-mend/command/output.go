@@ -3,7 +3,6 @@ package command
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -74,10 +73,6 @@ func (o *Options) addColour(root *cobra.Command) {
 	}
 }
 
-func (o *Options) painter(out io.Writer) text.Painter {
-	return text.PainterFor(out, o.colour)
-}
-
 // listed joins things for a sentence: "a, b or c", if last is "or".
 func listed(things []string, last string) string {
 	if n := len(things); n > 1 {
@@ -89,14 +84,13 @@ func listed(things []string, last string) string {
 // unbroken is a width at which no line is wrapped.
 const unbroken = 1 << 20
 
-func (o *Options) isWide() bool { return o.output.format == wide }
-
-// width returns the width of a page. With -o wide no line is wrapped, so that a user can grep for whole lines.
-func (o *Options) width() int {
-	if o.isWide() {
-		return unbroken
+// layout returns how a page is printed. With -o wide no line is wrapped, so that a user can grep for whole lines.
+func (o *Options) layout() text.Layout {
+	l := text.Layout{Width: text.Width(o.Out), Paint: text.PainterFor(o.Out, o.colour), Wide: o.output.format == wide}
+	if l.Wide {
+		l.Width = unbroken
 	}
-	return text.Width(o.Out)
+	return l
 }
 
 // print prints the document found in the format of -o. Without a format for programs, it calls printPage instead.

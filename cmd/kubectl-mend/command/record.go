@@ -63,12 +63,8 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 		return fmt.Errorf("write the record: %w", err)
 	}
 	o.sayMissing(taken)
-	nodes := 0
-	for _, cluster := range taken.Workloads() {
-		nodes += len(taken.Nodes(cluster))
-	}
-	_, err = fmt.Fprintf(o.ErrOut, "Recorded clusters: %d, machines: %d, their nodes: %d. Written to %s.\n",
-		len(snapshot.All[clusterv1.Cluster](taken, "")), len(snapshot.All[clusterv1.Machine](taken, "")), nodes, text.Below(name))
+	_, err = fmt.Fprintf(o.ErrOut, "Recorded clusters: %d, machines: %d. Written to %s.\n",
+		len(snapshot.All[clusterv1.Cluster](taken, "")), len(snapshot.All[clusterv1.Machine](taken, "")), text.Below(name))
 	return err
 }
 

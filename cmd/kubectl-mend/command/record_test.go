@@ -76,7 +76,7 @@ func TestARecordIsWhatTheOtherCommandsRead(t *testing.T) {
 		t.Errorf("read was %+v, and printed %q", scope, out)
 	}
 	want := "Could not be read:\n  BareMetalHosts in all namespaces: forbidden: no\n" +
-		"Recorded clusters: 1, machines: 1, their nodes: 1. Written to " + file + ".\n"
+		"Recorded clusters: 1, machines: 1. Written to " + file + ".\n"
 	if errOut.String() != want {
 		t.Errorf("it says\n%s\nwant\n%s", errOut, want)
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -67,7 +66,7 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, 
 		}
 		return b.carryOut(ctx, named, decided)
 	}
-	if err := facts.marked.Print(o.Out, text.Layout{Width: o.width(), Paint: o.painter(o.Out)}); err != nil {
+	if err := facts.marked.Print(o.Out, o.layout()); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	_, _ = fmt.Fprintln(o.Out)

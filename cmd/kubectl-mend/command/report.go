@@ -70,7 +70,9 @@ func (o *Options) printReport(ctx context.Context, q report.Question, since time
 	}
 	found := report.Of(records, q)
 	return o.print(found, func() error {
-		return report.Print(o.Out, found, text.Layout{Width: text.Width(o.Out), Wide: o.isWide(), Namespaces: namespace == ""})
+		layout := o.layout()
+		layout.Namespaces = namespace == ""
+		return report.Print(o.Out, found, layout)
 	})
 }
 
@@ -133,9 +135,9 @@ func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.D
 	found := history.Of(objects, s)
 	found.ReadErrors = trouble
 	return o.print(found, func() error {
-		return o.printHistory(found, s, text.Layout{
-			Now: now, Width: text.Width(o.Out), UTC: utc, Wide: o.isWide(), Namespaces: namespace == "", Paint: o.painter(o.Out),
-		})
+		layout := o.layout()
+		layout.Now, layout.UTC, layout.Namespaces = now, utc, namespace == ""
+		return o.printHistory(found, s, layout)
 	})
 }
 
@@ -174,11 +176,12 @@ func (o *Options) printHistory(found *cliv1.History, s history.Scope, layout tex
 		_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("could not be read, and is left out: "+t, 4, text.Width(o.ErrOut)))
 	}
 	switch {
-	case len(found.Items) == 0 && s.Since.IsZero():
-		_, err := fmt.Fprintln(o.ErrOut, "No RemediationRecord and no event was found.")
-		return err
 	case len(found.Items) == 0:
-		_, err := fmt.Fprintln(o.ErrOut, s.Since.UTC().Format("No RemediationRecord and no event was found since 2006-01-02 15:04:05 UTC."))
+		since := ""
+		if !s.Since.IsZero() {
+			since = s.Since.UTC().Format(" since 2006-01-02 15:04:05 UTC")
+		}
+		_, err := fmt.Fprintf(o.ErrOut, "No RemediationRecord and no event was found%s.\n", since)
 		return err
 	case o.output.format == svg:
 		return history.SVG(o.Out, found.Items)

@@ -15,7 +15,6 @@ import (
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/simulate"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
 const unlimited = -1
@@ -53,9 +52,7 @@ The exit code is 0 if no remediation would start, 3 if one would, and 4 if they 
 			if err != nil {
 				return err
 			}
-			err = o.print(answer, func() error {
-				return simulate.Print(o.Out, answer, text.Layout{Width: o.width(), Paint: o.painter(o.Out)})
-			})
+			err = o.print(answer, func() error { return simulate.Print(o.Out, answer, o.layout()) })
 			return errors.Join(err, s.verdict(answer))
 		},
 	}
