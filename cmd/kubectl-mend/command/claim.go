@@ -57,7 +57,7 @@ func (b *byHand) claimNamed(ctx context.Context, named subject) error {
 		return fmt.Errorf("read Cluster %s: %w", key, err)
 	}
 	facts.managers, facts.unlisted = managerlease.Of(ctx, b.client, b.now)
-	facts.coreEnded, facts.coreUnread = b.coreEnded(ctx)
+	facts.withoutCore = b.withoutCore(ctx)
 	decided := planClaim(facts, b.verb == "release")
 	decided.done = strings.TrimSuffix(b.verb, "e") + "ed"
 	decided.write = func(ctx context.Context) error {
@@ -81,26 +81,25 @@ type claimFacts struct {
 	managers []managerlease.Manager
 	// unlisted is the error that may hide other managers of kubemend; nil if managers has all.
 	unlisted error
-	// coreEnded is when the lease of Cluster API core ended, or zero while core runs. coreUnread is the error if the lease is not known.
-	coreEnded  time.Time
-	coreUnread error
+	// withoutCore is why a check is not released to Cluster API core; empty while core runs.
+	withoutCore string
 }
 
-// coreEnded returns when the lease of Cluster API core ended, or zero while core runs. It reads the lease only in the namespace where
-// clusterctl installs core, because a tenant can create a lease of that name in its own namespace.
-func (b *byHand) coreEnded(ctx context.Context) (time.Time, error) {
+// withoutCore returns why a check is not released to Cluster API core; empty while core runs. It reads the lease of core only in the
+// namespace where clusterctl installs core, because a tenant can create a lease of that name in its own namespace.
+func (b *byHand) withoutCore(ctx context.Context) string {
 	lease, key := &coordinationv1.Lease{}, client.ObjectKey{Namespace: coreNamespace, Name: coreLeaseName}
 	if err := b.client.Get(ctx, key, lease); err != nil {
-		return time.Time{}, fmt.Errorf("read the lease %s: %w", key, err)
+		return unseen("Cluster API core runs", fmt.Sprintf("read the lease %s: %s", key, err))
 	}
 	ends := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
 	if ptr.Deref(lease.Spec.HolderIdentity, "") != "" { // not released
 		ends = ends.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
 	}
 	if b.now.Before(ends) {
-		return time.Time{}, nil
+		return ""
 	}
-	return ends, nil
+	return "Cluster API core has not run since " + ends.UTC().Format(time.RFC3339) + ", so no controller would act on it"
 }
 
 // planClaim decides whether to claim or release a check. It refuses if it cannot see which controllers would act on the check afterwards.
@@ -118,17 +117,24 @@ func planClaim(facts *claimFacts, release bool) plan {
 	case !release && claimed:
 		return plan{outcome: staysSo, text: "is claimed already"}
 	}
-	says, refuse := "kubemend will act on it in place of Cluster API core", refuseClaim
-	if release {
-		says, refuse = "Cluster API core will act on it in place of kubemend", refuseRelease
+	acting, offs, doubt := facts.whoActs()
+	says, refused := "kubemend will act on it in place of Cluster API core", ""
+	switch {
+	case release:
+		says, refused = "Cluster API core will act on it in place of kubemend", refuseRelease(facts, acting, doubt)
+	case len(acting) > 0:
+	case doubt != "":
+		refused = unseen("a manager of kubemend acts on it", doubt)
+	default:
+		refused, _ = explain.NoManagerActs(facts.managers, offs)
 	}
-	if refused := refuse(facts); refused != "" {
-		return plan{outcome: refuses, text: refused}
+	if refused != "" {
+		return plan{outcome: refuses, text: explain.Clause(refused)}
 	}
 	if appliers := explain.AppliersOf(facts.check); len(appliers) > 0 {
 		says += fmt.Sprintf("; %s applies the check: see docs/gitops.md", strings.Join(appliers, " and "))
 	}
-	return plan{outcome: changes, text: says}
+	return plan{text: says}
 }
 
 // unseen returns why a change is refused if it cannot be read whether the clause what is true; why is the cause, such as an error.
@@ -155,39 +161,20 @@ func (f *claimFacts) whoActs() (acting []managerlease.Manager, offs []managerlea
 	return acting, offs, doubt
 }
 
-// refuseClaim returns why the check is not claimed: no controller would act on it afterwards. It returns "" to allow the claim.
-func refuseClaim(facts *claimFacts) string {
-	acting, offs, doubt := facts.whoActs()
-	switch {
-	case len(acting) > 0:
-		return ""
-	case doubt != "":
-		return unseen("a manager of kubemend acts on it", doubt)
-	}
-	refused, _ := explain.NoManagerActs(facts.managers, offs)
-	return explain.Clause(refused)
-}
-
 // refuseRelease returns why the check is not released: two controllers would act on it afterwards, or none, or the manager would claim it
 // again. It returns "" to allow the release.
-func refuseRelease(facts *claimFacts) string {
+func refuseRelease(facts *claimFacts, acting []managerlease.Manager, doubt string) string {
 	if facts.check.Annotations[mendv1.ClaimedByAnnotation] != "" {
 		return "a RemediationPolicy with mode Act claims it. Change or delete the policy, also in Git: kubemend then releases the check"
 	}
-	acting, _, doubt := facts.whoActs()
 	for _, manager := range acting {
 		if manager.Announcement.Unclaimed == "act" {
 			return fmt.Sprintf("kubemend's manager in %s acts on checks that are not claimed as well "+
 				"(--unclaimed-machine-health-checks=act): both it and Cluster API core would act on this one", manager.Namespace)
 		}
 	}
-	switch {
-	case !facts.coreEnded.IsZero():
-		return "Cluster API core has not run since " + facts.coreEnded.UTC().Format(time.RFC3339) + ", so no controller would act on it"
-	case facts.coreUnread != nil:
-		return unseen("Cluster API core runs", facts.coreUnread.Error())
-	case doubt != "":
+	if facts.withoutCore == "" && doubt != "" {
 		return unseen("a manager of kubemend acts on checks that are not claimed as well", doubt)
 	}
-	return ""
+	return facts.withoutCore
 }
