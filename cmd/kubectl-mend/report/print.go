@@ -60,30 +60,27 @@ func (p *printer) named(object *cliv1.Reference) string {
 }
 
 func (p *printer) groups() {
-	heads := make([]string, 0, len(p.report.By)+8)
-	for _, by := range p.report.By {
-		heads = append(heads, strings.ToUpper(by))
-	}
-	heads = append(heads, "BEGUN", "OPEN")
+	heads := []string{"BEGUN", "OPEN"}
 	if p.Wide {
 		heads = append(heads, "HEALED", "REPLACED", "GONE", "GIVEN-UP", "WITHDRAWN")
 	}
-	rows := append(make([][]string, 0, len(p.report.Items)+2), append(heads, "DETECT/P95", "BEGIN/P95", "BACK/P95"))
+	heads = append(heads, "DETECT/P95", "BEGIN/P95", "BACK/P95")
+	total, dimensions := make([]string, len(p.report.By)), make([]string, len(p.report.By))
+	for i, by := range p.report.By {
+		total[0], dimensions[i] = "all", strings.ToUpper(by)
+	}
+	rows := [][]string{append(dimensions, heads...)}
 	for i := range p.report.Items {
 		group := &p.report.Items[i]
 		values := map[string]string{ByCluster: p.named(group.Cluster), ByCheck: p.named(group.Check), ByCause: group.Cause}
-		names := make([]string, 0, len(heads))
+		var names []string
 		for _, by := range p.report.By {
 			names = append(names, cmp.Or(values[by], "-"))
 		}
 		rows = append(rows, append(names, p.numbers(group)...))
 	}
 	if len(p.report.Items) != 1 {
-		names := make([]string, len(p.report.By), len(heads))
-		if len(names) > 0 {
-			names[0] = "all"
-		}
-		rows = append(rows, append(names, p.numbers(&p.report.Total)...))
+		rows = append(rows, append(total, p.numbers(&p.report.Total)...))
 	}
 	p.Table(rows, len(p.report.By))
 }
@@ -93,16 +90,16 @@ func (p *printer) numbers(group *cliv1.ReportGroup) []string {
 	if p.Wide {
 		counts = append(counts, group.Healed, group.Replaced, group.Gone, group.GivenUp, group.Withdrawn)
 	}
-	cells := make([]string, 0, len(counts)+3)
+	var cells []string
 	for _, count := range counts {
 		cells = append(cells, strconv.Itoa(count))
 	}
 	for _, times := range []*cliv1.DurationSummary{group.TimeToDetect, group.TimeToBegin, group.TimeToCapacityBack} {
-		if times == nil {
-			cells = append(cells, "-")
-			continue
+		cell := "-"
+		if times != nil {
+			cell = human(times.MeanSeconds) + "/" + human(times.P95Seconds)
 		}
-		cells = append(cells, human(times.MeanSeconds)+"/"+human(times.P95Seconds))
+		cells = append(cells, cell)
 	}
 	return cells
 }
