@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
@@ -24,11 +23,9 @@ const certificateCRD = "certificates.cert-manager.io"
 
 func (o *Options) check() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "check",
-		Short: "List what is missing: kinds, cert-manager, a manager, clusters that cannot be reached, your rights",
-		Long: "List what is missing for kubemend to remediate, and for this program to explain: CustomResourceDefinitions, cert-manager, " +
-			"a manager that runs and serves its kinds, workload clusters that can be reached, and your rights to read. " +
-			"The exit code is 1 if something is missing.",
+		Use:     "check",
+		Short:   "List what is missing: kinds, cert-manager, a manager, clusters that cannot be reached, your rights",
+		Long:    "List what is missing for kubemend to remediate, and for this program to explain. The exit code is 1 if something is missing.",
 		Example: fmt.Sprintf("  %[1]s check -A", o.Name),
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -55,10 +52,6 @@ func (o *Options) missing(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	management, err := o.client()
-	if err != nil {
-		return nil, err
-	}
 	a, err := o.asker(ctx, snapshot.Scope{AllMachines: true, Everything: true})
 	if err != nil {
 		return nil, err
@@ -69,8 +62,8 @@ func (o *Options) missing(ctx context.Context) ([]string, error) {
 	}
 	missing := missingKinds(func(crd string) bool {
 		resource, group, _ := strings.Cut(crd, ".")
-		_, err := management.RESTMapper().KindFor(schema.GroupVersionResource{Group: group, Resource: resource})
-		return !meta.IsNoMatchError(err) // after any other error the kind may be installed, and the missing rights report the error
+		_, err := a.Snapshot.RESTMapper().KindFor(schema.GroupVersionResource{Group: group, Resource: resource})
+		return err == nil
 	})
 	missing = append(missing, missingManagers(a.Managers.All)...)
 	if doubt := a.Managers.Doubt(); doubt != "" {

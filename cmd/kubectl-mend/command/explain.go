@@ -42,11 +42,10 @@ func (o *Options) explain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain (KIND NAME... | KIND/NAME... | KINDS -l SELECTOR)",
 		Short: "Explain why a machine is or is not being remediated, and what happens next",
-		Long: "Explain a machine, a node, a host, a check or a remediation: the verdict, by which check and since when; the action; " +
-			"all that blocks the action, in the order in which the controller asks; and, in the last line, the next thing that " +
-			"happens, or what you have to do.\n\nOf a MachineDeployment, a KubeadmControlPlane or a Cluster: which of its machines " +
-			"have no Ready node, and what each waits for. Of a pod, NAME or NAMESPACE/NAME: its node; with --cluster a pod of that " +
-			"workload cluster. Of policies, overrides: what they block.",
+		Long: "Explain a machine, a node, a host, a check or a remediation: the verdict, the action, all that blocks it, and in the last " +
+			"line the next thing that happens, or what you have to do. Of a MachineDeployment, a KubeadmControlPlane or a Cluster: " +
+			"which of its machines have no Ready node, and what each waits for. Of a pod, NAME or NAMESPACE/NAME: its node; with " +
+			"--cluster a pod of that workload cluster. Of policies, overrides: what they block.",
 		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n"+
 			"  %[1]s explain machines -l rack=rack1\n  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers", o.Name),
 		RunE: func(c *cobra.Command, args []string) error {

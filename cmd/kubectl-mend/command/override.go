@@ -26,10 +26,9 @@ func (o *Options) hold() *cobra.Command {
 	b := override{byHand: &byHand{IOStreams: o.IOStreams, verb: "hold"}}
 	return b.flags(b.complete(o, &cobra.Command{
 		Short: "Hold remediations for some time, and record who asked and why",
-		Long: "Let no remediation of a Cluster, a check, a MachineDeployment, a machine or a host begin for some time, by a " +
-			"RemediationOverride. Remediations in progress go on, and machines are still judged. In the namespace of " +
-			"RemediationPolicies (--policy-namespace of the manager, mostly kubemend-system) also of a namespace or a failure " +
-			"domain.\n\nIt ends by itself. To end it before, delete the RemediationOverride.",
+		Long: "Let no remediation of the object begin for some time, by a RemediationOverride. Remediations in progress go on, and machines " +
+			"are still judged. A namespace or a failure domain is held in the namespace of RemediationPolicies, mostly kubemend-system." +
+			"\n\nIt ends by itself. To end it before, delete the RemediationOverride.",
 		Example: fmt.Sprintf("  %[1]s hold cluster/prod -n metal --for 2h --reason \"switch swap, CHG-4711\"\n"+
 			"  %[1]s hold failuredomain/b07 -n kubemend-system --for 30m --reason \"power work\"", o.Name),
 	}, b.create, clusterKind, machineCheckKind, deploymentKind, machineKind, hostKind, namespaceKind, domainKind))
@@ -39,10 +38,8 @@ func (o *Options) allow() *cobra.Command {
 	b := override{byHand: &byHand{IOStreams: o.IOStreams, verb: "allow"}}
 	c := b.flags(b.complete(o, &cobra.Command{
 		Short: "Let remediations begin for some time although too many machines are unhealthy",
-		Long: "Let remediations of a check, or of all checks of a Cluster, begin for some time although more machines are unhealthy " +
-			"than the check allows, by a RemediationOverride. --max-unhealthy stands in place of the limit of the check, and " +
-			"--max-in-flight is how many may be under way at once. RemediationPolicies hold all the same; to lift the limits of one, " +
-			"name it.",
+		Long: "Let remediations begin for some time although more machines are unhealthy than the check allows, by a RemediationOverride " +
+			"with other limits. RemediationPolicies hold all the same; to lift the limits of one, name it.",
 		Example: fmt.Sprintf("  %[1]s allow mhc/workers -n metal --max-unhealthy 60%% --max-in-flight 2 --for 1h "+
 			"--reason \"power is back\"\n  %[1]s allow policy/racks -n kubemend-system --for 1h --reason \"power is back\"", o.Name),
 	}, b.create, clusterKind, machineCheckKind, policyKind))

@@ -30,12 +30,10 @@ func (o *Options) remediate() *cobra.Command {
 	var cluster string
 	c := b.recorded(b.complete(o, &cobra.Command{
 		Short: "Request the remediation of a machine, a node or a host, also of a healthy one",
-		Long: "Request the remediation of a machine, a node or a host, also of a healthy one. The command shows what will happen, and " +
-			"asks.\n\nA machine gets the annotation " + clusterv1.RemediateMachineAnnotation +
-			". Its MachineHealthCheck then has its owner replace it, within the limits of the check.\n\nA host, and a machine whose " +
-			"check power-cycles, gets a HostRemediation, by which kubemend power-cycles the host. The command requests it only if the " +
-			"check would remediate the machine now.\n\nA node gets what its machine gets. An annotation and an event record who asked, " +
-			"when and why.",
+		Long: "Request the remediation of a machine, a node or a host, also of a healthy one. The command shows what will happen, and asks." +
+			"\n\nA machine gets the annotation " + clusterv1.RemediateMachineAnnotation + ", and its MachineHealthCheck has its owner " +
+			"replace it, within the limits of the check. A host, and a machine whose check power-cycles, gets a HostRemediation, if the " +
+			"check would remediate the machine now. A node gets what its machine gets.",
 		Example: fmt.Sprintf("  %[1]s remediate machine/workers-x7k2p --reason \"NIC drops packets\"\n"+
 			"  %[1]s remediate node rack1-07 --cluster edge-3 --dry-run=server\n"+
 			"  %[1]s remediate host/rack1-07 -n metal --yes", o.Name),

@@ -14,7 +14,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -27,12 +26,9 @@ func (o *Options) reset() *cobra.Command {
 	b := &byHand{IOStreams: o.IOStreams, verb: "reset"}
 	return b.recorded(b.complete(o, &cobra.Command{
 		Short: "Remove the marks of a repaired host, or of a machine that was marked by hand",
-		Long: "Remove the marks of a repaired host: the annotations " + infrav1.UnhealthyAnnotation + " and " +
-			infrav1.LegacyUnhealthyAnnotation + ", which keep machines off it, and annotations that act on its power for " +
-			"remediations that do not exist any more. While a remediation of the host is under way, or the machine that it is " +
-			"marked for is still to be replaced, the command removes nothing.\n\nFrom a machine the command removes the annotation " +
-			clusterv1.RemediateMachineAnnotation + ", which kubectl mend remediate sets.\n\nThe command shows what it " +
-			"removes, and asks. An annotation and an event record who asked, when and why.",
+		Long: "Remove the annotations that keep machines off a repaired host, and those that act on its power for remediations that do not " +
+			"exist any more, but none while a remediation of the host is under way, or the machine that it is marked for is still to " +
+			"be replaced. From a machine remove the annotation " + clusterv1.RemediateMachineAnnotation + ".",
 		Example: fmt.Sprintf("  %[1]s reset host/rack1-07 -n metal --reason \"new power supply\"\n"+
 			"  %[1]s reset host rack1-07 --dry-run=server\n  %[1]s reset machine/workers-x7k2p --yes", o.Name),
 	}, b.resetNamed, hostKind, machineKind))

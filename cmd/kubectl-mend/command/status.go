@@ -21,9 +21,8 @@ func (o *Options) status() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "List all checks: which controller acts, how many targets are healthy, how much of the limit is used, what is next",
-		Long: "List all checks, one row each: which controller acts, how many targets are healthy, pending, unhealthy, unknown and being " +
-			"remediated, how much of the limit is used, and what happens next. Below them: machines that no check covers, " +
-			"which hosts are out of service, whether a manager runs, and which kinds it does not serve.",
+		Long: "List all checks, one row each. Below them: machines that no check covers, hosts that are out of service, " +
+			"whether a manager runs, and which kinds it does not serve.",
 		Example: fmt.Sprintf("  %[1]s status -A\n  %[1]s status --cluster edge-3", o.Name),
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
