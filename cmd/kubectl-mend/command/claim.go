@@ -105,10 +105,10 @@ func planClaim(facts *claimFacts, release bool) plan {
 	claimed := paused && value == mendv1.Claim
 	switch {
 	case !facts.check.DeletionTimestamp.IsZero():
-		return plan{outcome: refuses, text: "it is being deleted"}
+		return refuse("it is being deleted", "")
 	case paused && !claimed:
-		return plan{outcome: refuses, text: fmt.Sprintf("it is paused: %s is %q, so neither Cluster API core nor kubemend acts on it. "+
-			"Who paused it has to remove the annotation first", clusterv1.PausedAnnotation, value)}
+		return refuse(fmt.Sprintf("it is paused: %s is %q, so neither Cluster API core nor kubemend acts on it. "+
+			"Who paused it has to remove the annotation first", clusterv1.PausedAnnotation, value), "")
 	case release && !claimed:
 		return plan{outcome: staysSo, text: "is not claimed"}
 	case !release && claimed:
@@ -126,7 +126,7 @@ func planClaim(facts *claimFacts, release bool) plan {
 		refused, _ = explain.NoManagerActs(facts.managers, offs)
 	}
 	if refused != "" {
-		return plan{outcome: refuses, text: explain.Clause(refused)}
+		return refuse(explain.Clause(refused), "")
 	}
 	if appliers := explain.AppliersOf(facts.check); len(appliers) > 0 {
 		says += fmt.Sprintf("; %s applies the check: see docs/gitops.md", strings.Join(appliers, " and "))
