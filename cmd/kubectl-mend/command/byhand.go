@@ -108,8 +108,8 @@ type plan struct {
 	event *eventsv1.Event
 }
 
-// carryOut prints the plan for the object that the user named, asks the user, writes, and creates the event. It returns an error if the plan
-// refuses, or if another client has changed or created the object first.
+// carryOut prints the plan for the object that the user named, asks the user, writes, and creates the event. It returns an error if the
+// plan refuses, or if another client has changed or created the object first.
 func (b *byHand) carryOut(ctx context.Context, named subject, p plan) error {
 	verb := map[outcome]string{changes: b.verb, staysSo: "nothing to do for", refuses: "cannot " + b.verb}[p.outcome]
 	b.say(fmt.Sprintf("%s %s: %s", verb, named, p.text))
@@ -207,8 +207,8 @@ func (b *byHand) attribute(ctx context.Context, p *plan, k kind, o metav1.Object
 	return string(said), err
 }
 
-// annotate changes annotations of an object, unless more than its status has changed since it was read: controllers may write the status of
-// an unhealthy machine several times a second.
+// annotate changes annotations of an object, unless more than its status has changed since it was read: controllers may write the status
+// of an unhealthy machine several times a second.
 func (b *byHand) annotate(ctx context.Context, k kind, read metav1.Object, annotations map[string]any) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		now := &metav1.PartialObjectMetadata{}
@@ -216,8 +216,8 @@ func (b *byHand) annotate(ctx context.Context, k kind, read metav1.Object, annot
 		if err := b.client.Get(ctx, client.ObjectKey{Namespace: read.GetNamespace(), Name: read.GetName()}, now); err != nil {
 			return err
 		}
-		if now.UID != read.GetUID() || now.Generation != read.GetGeneration() || !now.DeletionTimestamp.Equal(read.GetDeletionTimestamp()) ||
-			!maps.Equal(now.Labels, read.GetLabels()) || !maps.Equal(now.Annotations, read.GetAnnotations()) {
+		if now.UID != read.GetUID() || now.Generation != read.GetGeneration() || !maps.Equal(now.Annotations, read.GetAnnotations()) ||
+			!maps.Equal(now.Labels, read.GetLabels()) || !now.DeletionTimestamp.Equal(read.GetDeletionTimestamp()) {
 			return errChanged
 		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{

@@ -25,7 +25,7 @@ func (o *Options) check() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "check",
 		Short:   "List what is missing: kinds, cert-manager, a manager, clusters that cannot be reached, your rights",
-		Long:    "List what is missing for kubemend to remediate, and for this program to explain. The exit code is 1 if something is missing.",
+		Long:    "List what is missing for kubemend to remediate, and for this program to explain. The exit code is then 1.",
 		Example: fmt.Sprintf("  %[1]s check -A", o.Name),
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -23,8 +23,8 @@ func (o *Options) claim() *cobra.Command {
 	b := &byHand{IOStreams: o.IOStreams, verb: "claim"}
 	return b.complete(o, &cobra.Command{
 		Short: "Claim a MachineHealthCheck for kubemend, in place of Cluster API core",
-		Long: "Claim a MachineHealthCheck by the annotation " + clusterv1.PausedAnnotation + ": " + mendv1.Claim + ", with which core does not " +
-			"act on it. What core has started goes on. It is only claimed if a manager of kubemend runs that acts on it.\n\n" +
+		Long: "Claim a MachineHealthCheck by the annotation " + clusterv1.PausedAnnotation + ": " + mendv1.Claim + ", with which core " +
+			"does not act on it. What core has started goes on. It is only claimed if a manager of kubemend runs that acts on it.\n\n" +
 			"To have all checks of a Cluster claimed, also new ones, select it in a RemediationPolicy with mode Act.",
 		Example: fmt.Sprintf("  %[1]s claim mhc/workers\n  %[1]s claim mhc workers -n metal --dry-run=server", o.Name),
 	}, b.claimNamed, machineCheckKind)
@@ -34,8 +34,8 @@ func (o *Options) release() *cobra.Command {
 	b := &byHand{IOStreams: o.IOStreams, verb: "release"}
 	return b.complete(o, &cobra.Command{
 		Short: "Release a MachineHealthCheck from kubemend to Cluster API core",
-		Long: "Release a MachineHealthCheck by removing the annotation " + clusterv1.PausedAnnotation + ". What kubemend has started goes on. " +
-			"It is only released if Cluster API core runs, and if no manager of kubemend would go on to act on it.",
+		Long: "Release a MachineHealthCheck by removing the annotation " + clusterv1.PausedAnnotation + ". What kubemend has started " +
+			"goes on. It is only released if Cluster API core runs, and if no manager of kubemend would go on to act on it.",
 		Example: fmt.Sprintf("  %[1]s release mhc/workers\n  %[1]s release mhc workers -n metal --yes", o.Name),
 	}, b.claimNamed, machineCheckKind)
 }

@@ -26,9 +26,9 @@ func (o *Options) hold() *cobra.Command {
 	b := override{byHand: &byHand{IOStreams: o.IOStreams, verb: "hold"}}
 	return b.flags(b.complete(o, &cobra.Command{
 		Short: "Hold remediations for some time, and record who asked and why",
-		Long: "Let no remediation of the object begin for some time, by a RemediationOverride. Remediations in progress go on, and machines " +
-			"are still judged. A namespace or a failure domain is held in the namespace of RemediationPolicies, mostly kubemend-system." +
-			"\n\nIt ends by itself. To end it before, delete the RemediationOverride.",
+		Long: "Let no remediation of the object begin for some time, by a RemediationOverride. Remediations in progress go on, and " +
+			"machines are still judged. A namespace or a failure domain is held in the namespace of RemediationPolicies, mostly " +
+			"kubemend-system.\n\nIt ends by itself. To end it before, delete the RemediationOverride.",
 		Example: fmt.Sprintf("  %[1]s hold cluster/prod -n metal --for 2h --reason \"switch swap, CHG-4711\"\n"+
 			"  %[1]s hold failuredomain/b07 -n kubemend-system --for 30m --reason \"power work\"", o.Name),
 	}, b.create, clusterKind, machineCheckKind, deploymentKind, machineKind, hostKind, namespaceKind, domainKind))

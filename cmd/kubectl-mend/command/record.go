@@ -21,7 +21,8 @@ func (o *Options) record() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "record",
 		Short: "Write all that the other commands read to a file",
-		Long: `Write all that the other commands read to a file, for a colleague without access to the cluster, or for later: they read it with --from.
+		Long: `Write all that the other commands read to a file, for a colleague without access to the cluster, or for later. They read it
+with --from.
 
 The file is a List in JSON. It has no Secret, no address or credentials of a BMC, no content of other projects' templates, and no annotation
 that kubemend does not read. What you may not read is left out and reported.`,

@@ -30,10 +30,10 @@ func (o *Options) remediate() *cobra.Command {
 	var cluster string
 	c := b.recorded(b.complete(o, &cobra.Command{
 		Short: "Request the remediation of a machine, a node or a host, also of a healthy one",
-		Long: "Request the remediation of a machine, a node or a host, also of a healthy one. The command shows what will happen, and asks." +
-			"\n\nA machine gets the annotation " + clusterv1.RemediateMachineAnnotation + ", and its MachineHealthCheck has its owner " +
-			"replace it, within the limits of the check. A host, and a machine whose check power-cycles, gets a HostRemediation, if the " +
-			"check would remediate the machine now. A node gets what its machine gets.",
+		Long: "Request the remediation of a machine, a node or a host, also of a healthy one. The command shows what will happen, and " +
+			"asks.\n\nA machine gets the annotation " + clusterv1.RemediateMachineAnnotation + ", and its MachineHealthCheck has its " +
+			"owner replace it, within the limits of the check. A host, and a machine whose check power-cycles, gets a HostRemediation, " +
+			"if the check would remediate the machine now. A node gets what its machine gets.",
 		Example: fmt.Sprintf("  %[1]s remediate machine/workers-x7k2p --reason \"NIC drops packets\"\n"+
 			"  %[1]s remediate node rack1-07 --cluster edge-3 --dry-run=server\n"+
 			"  %[1]s remediate host/rack1-07 -n metal --yes", o.Name),
@@ -133,7 +133,7 @@ func (o *Options) observeRemediation(ctx context.Context, b *byHand, named subje
 	if facts.request, err = requestByHand(ctx, a.Snapshot, facts.machine); err != nil {
 		return nil, err
 	}
-	if err = a.Snapshot.Add(facts.request); err != nil {
+	if err := a.Snapshot.Add(facts.request); err != nil {
 		return nil, err
 	}
 	if named.kind == hostKind {
@@ -162,8 +162,8 @@ func (b *byHand) machineNamed(ctx context.Context, a *inspect.Asker, named subje
 	return machine, page.Read(ctx, b.client, named.key(), machine, string(machineKind))
 }
 
-// explainMarked explains a machine as it would be with the annotation remediate-machine. If the user may not read its nodes, it goes by what
-// the manager wrote, because the manager may read them.
+// explainMarked explains a machine as it would be with the annotation remediate-machine. If the user may not read its nodes, it goes by
+// what the manager wrote, because the manager may read them.
 func explainMarked(ctx context.Context, a *inspect.Asker, machine *clusterv1.Machine) (*page.Explanation, error) {
 	marked := machine.DeepCopy()
 	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, clusterv1.RemediateMachineAnnotation, "")

@@ -59,19 +59,23 @@ func planRemediation(facts *remediationFacts) plan {
 			return refuse("The machine has the annotation "+key, "")
 		}
 	}
-	if len(marked.Checks) == 0 && (len(marked.Unread) > 0 || !facts.cycles()) {
+	if len(marked.Checks) > 0 {
+		return planByCheck(facts)
+	}
+	if len(marked.Unread) > 0 || !facts.cycles() { // the user may not read the checks, or no check judges the machine
 		return refuse(marked.Message, marked.Next.Text)
 	}
-	if len(marked.Checks) > 0 {
-		check := &marked.Checks[0]
-		if targetOf(marked) == nil || check.Mode != cliv1.ModeActing && !check.ActsElsewhere() {
-			return refuse(cmp.Or(check.ModeMessage, check.NotJudged().Text(nil)), toDo(marked.Next))
-		}
-	}
+	return planCycle(facts)
+}
+
+func planByCheck(facts *remediationFacts) plan {
+	check := &facts.marked.Checks[0]
 	switch {
+	case targetOf(facts.marked) == nil || check.Mode != cliv1.ModeActing && !check.ActsElsewhere():
+		return refuse(cmp.Or(check.ModeMessage, check.NotJudged().Text(nil)), toDo(facts.marked.Next))
 	case facts.cycles():
 		return planCycle(facts)
-	case marked.Checks[0].Kind == string(nodeCheckKind):
+	case check.Kind == string(nodeCheckKind):
 		return refuse(byNodeCheck, "")
 	}
 	return planMark(facts)

@@ -141,8 +141,8 @@ func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.D
 	})
 }
 
-// observeHistory reads records, Machines and events of a namespace, or of all if it is empty. It returns a line of trouble for each kind that
-// could not be read, and an error if no kind could. A kind that is not installed is no trouble.
+// observeHistory reads records, Machines and events of a namespace, or of all if it is empty. It returns a line of trouble for each kind
+// that could not be read, and an error if no kind could. A kind that is not installed is no trouble.
 func observeHistory(ctx context.Context, c client.Reader, namespace string) (*history.Objects, []string, error) {
 	var machines clusterv1.MachineList
 	var events, ofNodes eventsv1.EventList

@@ -25,8 +25,8 @@ func (o *Options) reset() *cobra.Command {
 	b := &byHand{IOStreams: o.IOStreams, verb: "reset"}
 	return b.recorded(b.complete(o, &cobra.Command{
 		Short: "Remove the marks of a repaired host, or of a machine that was marked by hand",
-		Long: "Remove the annotations that keep machines off a repaired host, and those that act on its power for remediations that do not " +
-			"exist any more, but none while a remediation of the host is under way, or the machine that it is marked for is still to " +
+		Long: "Remove the annotations that keep machines off a repaired host, and those that act on its power for remediations that do " +
+			"not exist any more, but none while a remediation of the host is under way, or the machine that it is marked for is still to " +
 			"be replaced. From a machine remove the annotation " + clusterv1.RemediateMachineAnnotation + ".",
 		Example: fmt.Sprintf("  %[1]s reset host/rack1-07 -n metal --reason \"new power supply\"\n"+
 			"  %[1]s reset host rack1-07 --dry-run=server\n  %[1]s reset machine/workers-x7k2p --yes", o.Name),

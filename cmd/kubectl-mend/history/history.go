@@ -31,8 +31,8 @@ type Objects struct {
 // later.
 const alike = time.Minute
 
-// Of returns what has happened within a scope, oldest first. Of an event and a step of a record that tell the same fact, it has the one that
-// says more.
+// Of returns what has happened within a scope, oldest first. Of an event and a step of a record that tell the same fact, it has the one
+// that says more.
 func Of(o *Objects, s Scope) *cliv1.History {
 	events := eventsWithin(o, s)
 	entries := make([]cliv1.HistoryEntry, 0, len(events)+8*len(o.Records))

@@ -60,27 +60,30 @@ func (p *printer) named(object *cliv1.Reference) string {
 }
 
 func (p *printer) groups() {
-	heads := []string{"BEGUN", "OPEN"}
+	heads := make([]string, 0, len(p.report.By)+8)
+	for _, by := range p.report.By {
+		heads = append(heads, strings.ToUpper(by))
+	}
+	heads = append(heads, "BEGUN", "OPEN")
 	if p.Wide {
 		heads = append(heads, "HEALED", "REPLACED", "GONE", "GIVEN-UP", "WITHDRAWN")
 	}
-	heads = append(heads, "DETECT/P95", "BEGIN/P95", "BACK/P95")
-	total, dimensions := make([]string, len(p.report.By)), make([]string, len(p.report.By))
-	for i, by := range p.report.By {
-		total[0], dimensions[i] = "all", strings.ToUpper(by)
-	}
-	rows := [][]string{append(dimensions, heads...)}
+	rows := append(make([][]string, 0, len(p.report.Items)+2), append(heads, "DETECT/P95", "BEGIN/P95", "BACK/P95"))
 	for i := range p.report.Items {
 		group := &p.report.Items[i]
 		values := map[string]string{ByCluster: p.named(group.Cluster), ByCheck: p.named(group.Check), ByCause: group.Cause}
-		var names []string
+		names := make([]string, 0, len(heads))
 		for _, by := range p.report.By {
 			names = append(names, cmp.Or(values[by], "-"))
 		}
 		rows = append(rows, append(names, p.numbers(group)...))
 	}
 	if len(p.report.Items) != 1 {
-		rows = append(rows, append(total, p.numbers(&p.report.Total)...))
+		names := make([]string, len(p.report.By), len(heads))
+		if len(names) > 0 {
+			names[0] = "all"
+		}
+		rows = append(rows, append(names, p.numbers(&p.report.Total)...))
 	}
 	p.Table(rows, len(p.report.By))
 }
@@ -90,16 +93,16 @@ func (p *printer) numbers(group *cliv1.ReportGroup) []string {
 	if p.Wide {
 		counts = append(counts, group.Healed, group.Replaced, group.Gone, group.GivenUp, group.Withdrawn)
 	}
-	var cells []string
+	cells := make([]string, 0, len(counts)+3)
 	for _, count := range counts {
 		cells = append(cells, strconv.Itoa(count))
 	}
 	for _, times := range []*cliv1.DurationSummary{group.TimeToDetect, group.TimeToBegin, group.TimeToCapacityBack} {
-		cell := "-"
-		if times != nil {
-			cell = human(times.MeanSeconds) + "/" + human(times.P95Seconds)
+		if times == nil {
+			cells = append(cells, "-")
+			continue
 		}
-		cells = append(cells, cell)
+		cells = append(cells, human(times.MeanSeconds)+"/"+human(times.P95Seconds))
 	}
 	return cells
 }
