@@ -154,7 +154,9 @@ func TestNothingIsRequestedThatHarmsOrThatNoControllerActsOn(t *testing.T) {
 		"a host that claims a machine which is on another one": {"host/host-w2", "Machine w1 does not name this host as its own", []func(*place){func(p *place) {
 			p.hosts["w2"].Spec.ConsumerRef.Name = "w1"
 		}}},
-		"a host without a machine": {"host/host-w1", "belongs to no Machine", []func(*place){func(p *place) { p.hosts["w1"].Spec.ConsumerRef = nil }}},
+		"a host without a machine": {"host/host-w1", "belongs to no Machine", []func(*place){func(p *place) {
+			p.hosts["w1"].Spec.ConsumerRef = nil
+		}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := aPlace(t, tc.edits...)
@@ -182,7 +184,7 @@ func TestNothingIsChangedByHandUnlessTheUserMayAndSaysSo(t *testing.T) {
 		"a dry run of the server":        {"host/host-w1", func(*place) {}, func(b *byHand) { b.dryRun = cmdutil.DryRunServer }, Done, "w1-by-hand (server dry run)"},
 		"a right is missing":             {"machine/w1", func(p *place) { p.mayNot = "machines" }, confirmed, Failed, `User "alice" cannot patch cluster.x-k8s.io/machines`},
 		"a right is missing for a cycle": {"host/host-w1", func(p *place) { p.mayNot = "hostremediations" }, confirmed, Failed, `User "alice" cannot create kubemend.io/hostremediations`},
-		"the kind is not installed":      {"host/host-w1", func(p *place) { p.bare = true }, confirmed, Failed, "error: list HostRemediations in metal: no matches for kind"},
+		"the kind is not installed":      {"host/host-w1", func(p *place) { p.bare = true }, confirmed, Failed, "list HostRemediations in metal: no matches"},
 		"a policy refuses":               {"machine/w1", func(p *place) { p.refuses = forbidden }, func(b *byHand) { b.dryRun = cmdutil.DryRunServer }, Failed, "a policy says no"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -298,6 +300,7 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 		}
 	}
 	mode := func(is cliv1.Mode) func(*explain.Check) { return func(c *explain.Check) { c.Mode = is } }
+	observed := mode(cliv1.ModeObserving)
 	request, host := byHandOf(t, owned()), subject{kind: hostKind, name: "h1"}
 	its := hosts.Found{Host: &hosts.Host{ObjectMeta: metav1.ObjectMeta{Name: "h1"}}}
 	ofNodes := judged(nhc, cliv1.StateHealthy)
@@ -319,29 +322,27 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 	otherTemplate := ofMachine(unhealthy())
 	asked := &otherTemplate.marked.Checks[0].Targets[0]
 	asked.Remediator, asked.Action = "TheirRemediation", &cliv1.Action{Kind: cliv1.CreateRemediationRequest}
-	noLimit := plan{outcome: refuses, text: "no limit would block a power cycle by hand"}
-	unseen := func(c *explain.Check) { c.NodesUnknown = &cliv1.NodesUnknown{Message: "x"} }
+	noLimit := refuse("no limit would block a power cycle by hand", "")
 	noneRemain := func(c *explain.Check) { c.Limits.Remaining = 0 }
 	for name, tc := range map[string]struct {
 		facts remediationFacts
 		want  plan // its text is a part of the expected text
 	}{
-		"a node of no machine":                          {remediationFacts{named: subject{kind: nodeKind}}, plan{outcome: refuses, text: byNodeCheck}},
-		"a machine that a NodeHealthCheck judges alone": {ofMachine(ofNodes), plan{outcome: refuses, text: byNodeCheck}},
-		"one whose check Cluster API core acts on":      {ofMachine(unhealthy(mode(cliv1.ModeObserving), blockedBy(explain.NotActing))), plan{outcome: changes, text: "the annotation"}},
+		"a node of no machine":                          {remediationFacts{named: subject{kind: nodeKind}}, refuse(byNodeCheck, "")},
+		"a machine that a NodeHealthCheck judges alone": {ofMachine(ofNodes), refuse(byNodeCheck, "")},
+		"one whose check Cluster API core acts on":      {ofMachine(unhealthy(observed, blockedBy(explain.NotActing))), plan{text: "the annotation"}},
 		"one that waits for others": {ofMachine(unhealthy(blockedBy("GroupInFlight"))),
-			plan{outcome: changes, text: "the remediation waits until nothing blocks it"}},
-		"one whose check has no controller":        {ofMachine(unhealthy(mode(cliv1.ModeNone))), plan{outcome: refuses, text: ""}},
-		"one whose checks may not be read":         {ofMachine(unreadChecks), plan{outcome: refuses, text: ""}},
-		"a host whose checks may not be read":      {ofHost(unreadChecks), plan{outcome: refuses, text: ""}},
+			plan{text: "the remediation waits until nothing blocks it"}},
+		"one whose check has no controller":        {ofMachine(unhealthy(mode(cliv1.ModeNone))), refuse("", "")},
+		"one whose checks may not be read":         {ofMachine(unreadChecks), refuse("", "")},
+		"a host whose checks may not be read":      {ofHost(unreadChecks), refuse("", "")},
 		"a host of a machine that would wait":      {ofHost(unhealthy(blockedBy("GroupInFlight"))), noLimit},
-		"a host of an observed check at its limit": {ofHost(unhealthy(mode(cliv1.ModeObserving), blockedBy(explain.NotActing, "TooManyUnhealthy"))), noLimit},
-		"a host whose nodes may not be read":       {ofHost(unhealthy(unseen)), plan{outcome: refuses, text: "You may not read the nodes"}},
+		"a host of an observed check at its limit": {ofHost(unhealthy(observed, blockedBy(explain.NotActing, "TooManyUnhealthy"))), noLimit},
 		"a host whose NodeHealthCheck allows none": {ofHost(judged(nhc, cliv1.StateHealthy, noneRemain)), noLimit},
-		"a host whose NodeHealthCheck allows one":  {ofHost(ofNodes), plan{outcome: changes, text: "power-cycles its host"}},
+		"a host whose NodeHealthCheck allows one":  {ofHost(ofNodes), plan{text: "power-cycles its host"}},
 		"a host of which no manager power-cycles": {ofHost(&page.Explanation{},
-			func(r *explain.Remediation) { r.Reason = explain.NotServed }), plan{outcome: refuses, text: ""}},
-		"a machine of a check with another template": {otherTemplate, plan{outcome: changes, text: "the annotation"}},
+			func(r *explain.Remediation) { r.Reason = explain.NotServed }), refuse("", "")},
+		"a machine of a check with another template": {otherTemplate, plan{text: "the annotation"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.facts.host = its

@@ -248,8 +248,9 @@ func TestCoreIsKnownByItsLease(t *testing.T) {
 		now   time.Time
 		want  string
 	}{
-		"one that was renewed is of a core that runs":  {lease("capi-system", coreLeaseName, nil), noon.Add(59 * time.Second), ""},
-		"one that a tenant can write is not looked at": {lease("elsewhere", coreLeaseName, nil), noon, "it is not known whether Cluster API core runs: read"},
+		"one that was renewed is of a core that runs": {lease("capi-system", coreLeaseName, nil), noon.Add(59 * time.Second), ""},
+		"one that a tenant can write is not looked at": {lease("elsewhere", coreLeaseName, nil), noon,
+			"it is not known whether Cluster API core runs: read"},
 		"one that ran out is of a core that is gone": {lease("capi-system", coreLeaseName, nil), noon.Add(time.Minute),
 			"Cluster API core has not run since 2026-01-01T12:01:00Z, so no controller would act on it"},
 		"one that was given back as well": {given, noon.Add(time.Second),

@@ -192,20 +192,19 @@ func objectOf(ref *corev1.ObjectReference) object {
 	return o
 }
 
-// together is how far apart the events of one step may be.
-const together = 5 * time.Second
-
 // once drops the copies of an event that a controller sends for several objects: it keeps the event of the remediation, and drops those of
 // its host and machine.
 func once(events []event) []event {
-	told := map[cliv1.Reference][]event{}
+	type fact struct {
+		cliv1.Reference
+		reason, message string
+	}
+	told := map[fact]bool{}
 	for _, e := range events {
-		told[e.Object] = append(told[e.Object], e)
+		told[fact{e.Object, e.Reason, e.Message}] = true
 	}
 	return slices.DeleteFunc(events, func(e event) bool {
-		return e.related.Kind != "" && e.related != e.about && slices.ContainsFunc(told[e.related.Reference], func(other event) bool {
-			return other.Reason == e.Reason && other.Message == e.Message && other.Time.Sub(e.Time.Time).Abs() <= together
-		})
+		return e.related.Kind != "" && e.related != e.about && told[fact{e.related.Reference, e.Reason, e.Message}]
 	})
 }
 
