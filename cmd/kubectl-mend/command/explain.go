@@ -151,11 +151,7 @@ func (o *Options) explanation(ctx context.Context, named subject, cluster string
 		everywhere := *o // policies and overrides in kubemend-system apply to all namespaces
 		everywhere.allNamespaces, o = true, &everywhere
 	}
-	scope, err := o.scopeAround(ctx, named.kind, named.key(), cluster)
-	if err != nil {
-		return nil, err
-	}
-	a, err := o.asker(ctx, scope)
+	a, err := o.askerAround(ctx, named, cluster, false)
 	if err != nil {
 		return nil, err
 	}
@@ -231,21 +227,22 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 	return a, nil
 }
 
-// scopeAround returns the scope to read to explain an object: of the Cluster that the user named, or else of the object's own Cluster.
-func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey, cluster string) (snapshot.Scope, error) {
-	scope := snapshot.Scope{Cluster: cluster, Records: key.Namespace != ""}
-	if k == nodeKind {
-		scope.Node = key.Name
+// askerAround reads what explains an object: of the Cluster that the user named, or else of the object's own Cluster. judge is true to judge
+// the nodes here.
+func (o *Options) askerAround(ctx context.Context, named subject, cluster string, judge bool) (*inspect.Asker, error) {
+	scope := snapshot.Scope{Cluster: cluster, Records: named.namespace != "", Judge: judge}
+	switch {
+	case named.kind == nodeKind:
+		scope.Node = named.name
+	case named.kind == nodeCheckKind, cluster != "", o.from != "", o.read != nil, named.namespace == "":
+	default:
+		reader, err := o.client()
+		if err != nil {
+			return nil, err
+		}
+		scope.Cluster, scope.Machine = belongings(ctx, reader, named.kind, named.key())
 	}
-	if k == nodeKind || k == nodeCheckKind || cluster != "" || o.from != "" || o.read != nil || key.Namespace == "" {
-		return scope, nil
-	}
-	reader, err := o.client()
-	if err != nil {
-		return scope, err
-	}
-	scope.Cluster, scope.Machine = belongings(ctx, reader, k, key)
-	return scope, nil
+	return o.asker(ctx, scope)
 }
 
 // belongings returns the names of the Cluster and the Machine that an object belongs to, so that no other need be read; empty if unknown.

@@ -113,12 +113,7 @@ func (f *remediationFacts) underway() bool {
 
 // observeRemediation explains a machine as it would be with the annotation or with the request, both of which it adds to the snapshot.
 func (o *Options) observeRemediation(ctx context.Context, b *byHand, named subject, cluster string) (*remediationFacts, error) {
-	scope, err := o.scopeAround(ctx, named.kind, named.key(), cluster)
-	if err != nil {
-		return nil, err
-	}
-	scope.Judge = true // judge the nodes here: no manager has written yet what the new annotation would cause
-	a, err := o.asker(ctx, scope)
+	a, err := o.askerAround(ctx, named, cluster, true) // no manager has written yet what the new annotation would cause
 	if err != nil {
 		return nil, err
 	}
