@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/kubectl/pkg/util/templates"
 	"k8s.io/utils/clock"
@@ -47,7 +48,8 @@ type Options struct {
 	Clock clock.PassiveClock
 
 	allNamespaces bool
-	output        output
+	format        string
+	printer       printers.ResourcePrinter // nil if the command prints for a person
 	from          string
 	colour        string
 

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
@@ -23,12 +21,6 @@ const (
 // raw are the formats that are printed without replacing control characters, also on a terminal: they escape such characters themselves.
 var raw = []string{"json", "yaml", "kyaml"}
 
-// output is how a command prints. The printer is nil if the command prints for a person.
-type output struct {
-	format  string
-	printer printers.ResourcePrinter
-}
-
 // addOutput adds the flags for the output format: kubectl's formats, and own ones such as wide. An unknown format or a template with an
 // error is refused before the command reads anything.
 func (o *Options) addOutput(c *cobra.Command, own ...string) {
@@ -41,19 +33,17 @@ func (o *Options) addOutput(c *cobra.Command, own ...string) {
 		"Output format. One of: ("+strings.Join(formats, ", ")+"). If empty, for a person, as wide as the terminal is.")
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	c.PreRunE = func(*cobra.Command, []string) error {
-		o.output = output{format: *flags.OutputFormat}
-		name, _, _ := strings.Cut(o.output.format, "=")
-		switch {
-		case name != "" && !slices.Contains(formats, name):
-			return Exit{Misused, fmt.Errorf("--output %q: expected %s", o.output.format, listed(formats, "or"))}
-		case slices.Contains(own, name), name == "" && *flags.TemplatePrinterFlags.TemplateArgument == "":
+		o.format = *flags.OutputFormat
+		if slices.Contains(own, o.format) || o.format == "" && *flags.TemplatePrinterFlags.TemplateArgument == "" {
 			return nil
-		case name == "":
-			*flags.OutputFormat = "go-template"
 		}
 		var err error
-		if o.output.printer, err = flags.ToPrinter(); err != nil {
-			return Exit{Misused, fmt.Errorf("--output %q: %w", o.output.format, errors.New(strings.TrimSpace(err.Error())))}
+		o.printer, err = flags.ToPrinter()
+		if genericclioptions.IsNoCompatiblePrinterError(err) {
+			err = fmt.Errorf("expected %s", listed(formats, "or"))
+		}
+		if err != nil {
+			return Exit{Misused, fmt.Errorf("--output %q: %s", o.format, strings.TrimSpace(err.Error()))}
 		}
 		return nil
 	}
@@ -86,7 +76,7 @@ const unbroken = 1 << 20
 
 // layout returns how a page is printed. With -o wide no line is wrapped, so that a user can grep for whole lines.
 func (o *Options) layout() text.Layout {
-	l := text.Layout{Width: text.Width(o.Out), Paint: text.PainterFor(o.Out, o.colour), Wide: o.output.format == wide}
+	l := text.Layout{Width: text.Width(o.Out), Paint: text.PainterFor(o.Out, o.colour), Wide: o.format == wide}
 	if l.Wide {
 		l.Width = unbroken
 	}
@@ -95,18 +85,18 @@ func (o *Options) layout() text.Layout {
 
 // print prints the document found in the format of -o. Without a format for programs, it calls printPage instead.
 func (o *Options) print(found runtime.Object, printPage func() error) error {
-	if o.output.printer == nil {
+	if o.printer == nil {
 		if err := printPage(); err != nil {
 			return fmt.Errorf("print: %w", err)
 		}
 		return nil
 	}
 	out := o.Out
-	if slices.Contains(raw, o.output.format) || !text.IsTerminal(out) {
+	if slices.Contains(raw, o.format) || !text.IsTerminal(out) {
 		out = text.Raw(out)
 	}
-	if err := o.output.printer.PrintObj(found, out); err != nil {
-		return fmt.Errorf("print as %s: %w", o.output.format, err)
+	if err := o.printer.PrintObj(found, out); err != nil {
+		return fmt.Errorf("print as %s: %w", o.format, err)
 	}
 	return nil
 }

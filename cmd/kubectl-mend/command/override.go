@@ -12,6 +12,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
 // override is one call of `hold` or `allow`.
@@ -65,7 +66,7 @@ func (b *override) create(ctx context.Context, named subject) error {
 	object.Namespace, object.GenerateName = named.namespace, b.verb+"-"+named.name+"-"
 	object.Spec = mendv1.RemediationOverrideSpec{
 		TargetRef: mendv1.OverrideTarget{Kind: string(named.kind), Name: named.name}, Reason: b.reason,
-		Action: map[string]mendv1.OverrideAction{"hold": mendv1.OverrideHold, "allow": mendv1.OverrideAllow}[b.verb],
+		Action: mendv1.OverrideAction(text.Capital(b.verb)),
 		Until:  metav1.NewTime(b.now.Add(b.lasts).Truncate(time.Second)),
 	}
 	if b.verb == "allow" && named.kind != policyKind {

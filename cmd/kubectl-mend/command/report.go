@@ -183,7 +183,7 @@ func (o *Options) printHistory(found *cliv1.History, s history.Scope, layout tex
 		}
 		_, err := fmt.Fprintf(o.ErrOut, "No RemediationRecord and no event was found%s.\n", since)
 		return err
-	case o.output.format == svg:
+	case o.format == svg:
 		return history.SVG(o.Out, found.Items)
 	}
 	return history.Print(o.Out, found.Items, layout)
