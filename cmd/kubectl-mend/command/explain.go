@@ -227,8 +227,8 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 	return a, nil
 }
 
-// askerAround reads what explains an object: of the Cluster that the user named, or else of the object's own Cluster. judge is true to judge
-// the nodes here.
+// askerAround reads what explains an object: of the Cluster that the user named, or else of the object's own Cluster. With judge the nodes
+// are judged here.
 func (o *Options) askerAround(ctx context.Context, named subject, cluster string, judge bool) (*inspect.Asker, error) {
 	scope := snapshot.Scope{Cluster: cluster, Records: named.namespace != "", Judge: judge}
 	switch {
