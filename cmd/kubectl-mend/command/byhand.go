@@ -9,6 +9,7 @@ import (
 	"maps"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -28,6 +29,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
+// maxReason is how many bytes a reason may have. It is part of an event's note, which may have 1024 bytes.
+const maxReason = 256
+
 // byHand is one call of a command that changes something: claim, release, remediate, reset, hold or allow.
 type byHand struct {
 	genericiooptions.IOStreams
@@ -46,6 +50,9 @@ type byHand struct {
 }
 
 func (b *byHand) begin(c *cobra.Command, o *Options) error {
+	if len(b.reason) > maxReason || strings.ContainsFunc(b.reason, unicode.IsControl) {
+		return Exit{Misused, fmt.Errorf("--reason: expected one line of %d bytes at most", maxReason)}
+	}
 	var err error
 	if b.dryRun, err = cmdutil.GetDryRunStrategy(c); err != nil {
 		return Exit{Misused, err}

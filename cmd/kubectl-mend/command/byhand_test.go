@@ -14,6 +14,7 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -151,6 +152,11 @@ func TestNothingIsRequestedThatHarmsOrThatNoControllerActsOn(t *testing.T) {
 		"one whose nodes alice may not read":         {"host/host-w1", "no limit would block a power cycle by hand", []func(*place){written(0)}},
 		"a machine whose check is, as it is written": {"machine/w1", "too many machines would be", []func(*place){written(0)}},
 		"a host of which nothing is written":         {"host/host-w1", "You may not read the nodes", []func(*place){func(p *place) { p.blind = true }}},
+		"a host of no check, of a Cluster that is paused": {"host/host-w1", "Cluster c1 is paused", []func(*place){func(p *place) {
+			p.machines["w1"].Labels["pool"] = "other"
+			p.objects[len(p.objects)-3].(*clusterv1.Cluster).Spec.Paused = ptr.To(true)
+		}}},
+		"a host where the kind is not installed": {"host/host-w1", "HostRemediations are not installed", []func(*place){func(p *place) { p.bare = true }}},
 		"a host that claims a machine which is on another one": {"host/host-w2", "Machine w1 does not name this host as its own", []func(*place){func(p *place) {
 			p.hosts["w2"].Spec.ConsumerRef.Name = "w1"
 		}}},
@@ -184,7 +190,6 @@ func TestNothingIsChangedByHandUnlessTheUserMayAndSaysSo(t *testing.T) {
 		"a dry run of the server":        {"host/host-w1", func(*place) {}, func(b *byHand) { b.dryRun = cmdutil.DryRunServer }, Done, "w1-by-hand (server dry run)"},
 		"a right is missing":             {"machine/w1", func(p *place) { p.mayNot = "machines" }, confirmed, Failed, `User "alice" cannot patch cluster.x-k8s.io/machines`},
 		"a right is missing for a cycle": {"host/host-w1", func(p *place) { p.mayNot = "hostremediations" }, confirmed, Failed, `User "alice" cannot create kubemend.io/hostremediations`},
-		"the kind is not installed":      {"host/host-w1", func(p *place) { p.bare = true }, confirmed, Failed, "list HostRemediations in metal: no matches"},
 		"a policy refuses":               {"machine/w1", func(p *place) { p.refuses = forbidden }, func(b *byHand) { b.dryRun = cmdutil.DryRunServer }, Failed, "a policy says no"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,6 +199,17 @@ func TestNothingIsChangedByHandUnlessTheUserMayAndSaysSo(t *testing.T) {
 				t.Errorf("code %d, want %d; annotations %v; events %v; printed\n%s", code, tc.code, p.machine("w1").Annotations, p.told(), got)
 			}
 		})
+	}
+}
+
+// An event with a longer note would be refused after the change was made.
+func TestAReasonIsOneLineThatFitsIntoAnEvent(t *testing.T) {
+	for _, reason := range []string{strings.Repeat("x", 257), "two\nlines"} {
+		b := &byHand{reason: reason}
+		err := b.begin(&cobra.Command{}, &Options{})
+		if exit := (Exit{}); !errors.As(err, &exit) || exit.Code != Misused || !strings.Contains(err.Error(), "--reason: expected one line of 256 bytes") {
+			t.Errorf("%.10q: %v", reason, err)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -20,6 +21,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -80,10 +82,12 @@ type remediationFacts struct {
 	named subject
 	// machine is nil if the host or the node has no Machine.
 	machine *clusterv1.Machine
+	// paused is true if the Machine's Cluster is paused.
+	paused bool
 	// marked explains the machine as it would be with the annotation remediate-machine.
 	marked *page.Explanation
 	// request is the HostRemediation that the command would create, cycle its explanation, and host the host that the machine names. They
-	// are known only if the command requests a power cycle.
+	// are known only if the command requests a power cycle, and HostRemediations are installed.
 	request *mendv1.HostRemediation
 	cycle   *explain.Remediation
 	host    host.Found
@@ -122,10 +126,18 @@ func (o *Options) observeRemediation(ctx context.Context, b *byHand, named subje
 	if err != nil || facts.machine == nil {
 		return facts, err
 	}
+	itsCluster := snapshot.One[clusterv1.Cluster](a.Snapshot, client.ObjectKey{
+		Namespace: facts.machine.Namespace, Name: facts.machine.Spec.ClusterName,
+	})
+	facts.paused = itsCluster != nil && ptr.Deref(itsCluster.Spec.Paused, false)
 	if facts.marked, err = explainMarked(ctx, a, facts.machine); err != nil || !facts.cycles() {
 		return facts, err
 	}
-	if facts.request, err = requestByHand(ctx, a.Snapshot, facts.machine); err != nil {
+	facts.request, err = requestByHand(ctx, a.Snapshot, facts.machine)
+	switch {
+	case meta.IsNoMatchError(err):
+		return facts, nil
+	case err != nil:
 		return nil, err
 	}
 	if err := a.Snapshot.Add(facts.request); err != nil {

@@ -59,6 +59,9 @@ func planRemediation(facts *remediationFacts) plan {
 			return refuse("The machine has the annotation "+key, "")
 		}
 	}
+	if facts.paused { // else a request would begin whenever somebody ends the pause
+		return refuse(fmt.Sprintf("Cluster %s is paused (spec.paused)", machine.Spec.ClusterName), "")
+	}
 	if len(marked.Checks) > 0 {
 		return planByCheck(facts)
 	}
@@ -104,7 +107,7 @@ func planMark(facts *remediationFacts) plan {
 	tooMany := check.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason || target.Written != nil && check.Limits.Remaining < 1
 	switch {
 	case tooMany && !conditions.IsFalse(machine, clusterv1.MachineHealthCheckSucceededCondition):
-		return refuse(fmt.Sprintf("Machine %s is healthy. If it were marked unhealthy, too many machines would be: "+
+		return refuse(fmt.Sprintf("If Machine %s were marked unhealthy, too many machines would be: "+
 			"%s would not remediate any of them (%s)", machine.Name, check.String(), check.Allowance()), beyondLimits)
 	case template == "" && metav1.GetControllerOf(machine) == nil:
 		return refuse(fmt.Sprintf("Machine %s has no owner that could replace it", machine.Name), "Delete it by hand")
@@ -124,6 +127,10 @@ func planMark(facts *remediationFacts) plan {
 // planCycle plans the HostRemediation that power-cycles the machine's host. No check blocks such a request later, so the command creates
 // it only if the check would remediate the machine now.
 func planCycle(facts *remediationFacts) plan {
+	if facts.request == nil {
+		return refuse("HostRemediations are not installed in the management cluster",
+			"Install their CRD, or delete the machine, so that its owner replaces it")
+	}
 	machine, request, cycle, its := facts.machine, facts.request, facts.cycle, facts.host.Host
 	switch {
 	case cycle.Reason == explain.NotServed, cycle.Reason == explain.NoManager:
