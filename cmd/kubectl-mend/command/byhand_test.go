@@ -358,6 +358,9 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 		"a host whose NodeHealthCheck allows one":  {ofHost(ofNodes), plan{text: "power-cycles its host"}},
 		"a host of which no manager power-cycles": {ofHost(&page.Explanation{},
 			func(r *explain.Remediation) { r.Reason = explain.NotServed }), refuse("", "")},
+		"a host whose power cycle would wait": {ofHost(&page.Explanation{}, func(r *explain.Remediation) {
+			r.Blockers = []explain.Blocker{{Text: "Host h2 is off"}}
+		}), plan{text: "It does not begin yet: Host h2 is off"}},
 		"a machine of a check with another template": {otherTemplate, plan{text: "the annotation"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -150,9 +150,13 @@ func planCycle(facts *remediationFacts) plan {
 				check.String(), machine.Name, explain.Clause(blocked)), beyondLimits)
 		}
 	}
-	return plan{text: fmt.Sprintf("HostRemediation %s power-cycles its host, in %d attempts at most. "+
+	says := fmt.Sprintf("HostRemediation %s power-cycles its host, in %d attempts at most. "+
 		"If Machine %s is not healthy after them, its owner is asked to replace it, and the host is marked unhealthy",
-		request.Name, *request.Spec.Strategy.RetryLimit+1, machine.Name)}
+		request.Name, *request.Spec.Strategy.RetryLimit+1, machine.Name)
+	if len(cycle.Blockers) > 0 {
+		says += ". It does not begin yet: " + explain.Clause(cycle.Blockers[0].Text)
+	}
+	return plan{text: says}
 }
 
 // blockedBy returns why a check would not begin a remediation of its target now; empty if it would.
