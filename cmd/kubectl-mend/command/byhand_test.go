@@ -339,6 +339,11 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 	asked := &otherTemplate.marked.Checks[0].Targets[0]
 	asked.Remediator, asked.Action = "TheirRemediation", &cliv1.Action{Kind: cliv1.CreateRemediationRequest}
 	noLimit := refuse("no limit would block a power cycle by hand", "")
+	tooMany := func(c *explain.Check) { c.Reason = clusterv1.MachineHealthCheckTooManyUnhealthyReason }
+	condemned := ofMachine(unhealthy(tooMany))
+	condemned.machine.SetConditions([]metav1.Condition{{
+		Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse,
+	}})
 	noneRemain := func(c *explain.Check) { c.Limits.Remaining = 0 }
 	for name, tc := range map[string]struct {
 		facts remediationFacts
@@ -358,6 +363,8 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 		"a host whose NodeHealthCheck allows one":  {ofHost(ofNodes), plan{text: "power-cycles its host"}},
 		"a host of which no manager power-cycles": {ofHost(&page.Explanation{},
 			func(r *explain.Remediation) { r.Reason = explain.NotServed }), refuse("", "")},
+		"one that would be one too many":                 {ofMachine(unhealthy(tooMany)), refuse("too many machines would be", "")},
+		"one that its check has found unhealthy already": {condemned, plan{text: "the annotation"}},
 		"a host whose power cycle would wait": {ofHost(&page.Explanation{}, func(r *explain.Remediation) {
 			r.Blockers = []explain.Blocker{{Text: "Host h2 is off"}}
 		}), plan{text: "It does not begin yet: Host h2 is off"}},
