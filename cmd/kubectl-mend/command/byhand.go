@@ -9,6 +9,7 @@ import (
 	"maps"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -18,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/util/retry"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,11 +50,10 @@ type byHand struct {
 }
 
 func (b *byHand) begin(c *cobra.Command, o *Options) error {
-	if len(b.reason) > maxReason || strings.ContainsFunc(b.reason, func(r rune) bool { return r < ' ' }) {
+	if len(b.reason) > maxReason || strings.ContainsFunc(b.reason, unicode.IsControl) {
 		return Exit{Misused, fmt.Errorf("--reason: expected one line of %d bytes at most", maxReason)}
 	}
 	var err error
-	c.Flags().Lookup("dry-run").NoOptDefVal = "" // else GetDryRunStrategy warns that the value of a bare --dry-run is deprecated
 	if b.dryRun, err = cmdutil.GetDryRunStrategy(c); err != nil {
 		return Exit{Misused, err}
 	}
@@ -84,7 +85,6 @@ func (b *byHand) complete(o *Options, c *cobra.Command, do func(ctx context.Cont
 	}
 	c.Flags().BoolVarP(&b.yes, "yes", "y", false, "Do not ask.")
 	cmdutil.AddDryRunFlag(c)
-	c.Flags().Lookup("dry-run").NoOptDefVal = "client" // kubectl's default is "unchanged", which means the same
 	return c
 }
 
@@ -107,17 +107,55 @@ const (
 type plan struct {
 	outcome outcome
 	text    string
+	notes   []string // more lines for the user
+	// done is printed after the object when write has changed it.
+	done  string
+	write func(ctx context.Context) error
+	// event says who asked; nil if the object does.
+	event *eventsv1.Event
 }
 
-// announce prints the plan for an object, and returns an error if the plan refuses.
-func (b *byHand) announce(named string, p plan) error {
+// carryOut prints the plan for the object that the user named, asks the user, writes, and creates the event. It returns an error if the
+// plan refuses, or if another client has changed or created the object first.
+func (b *byHand) carryOut(ctx context.Context, named subject, p plan) error {
 	verb := map[outcome]string{changes: b.verb, staysSo: "nothing to do for", refuses: "cannot " + b.verb}[p.outcome]
 	b.say(fmt.Sprintf("%s %s: %s", verb, named, p.text))
-	if p.outcome == refuses {
+	switch p.outcome {
+	case refuses:
 		return Exit{Refused, errors.New("nothing was changed")}
+	case staysSo:
+		return nil
+	}
+	for _, note := range p.notes {
+		b.say(note)
+	}
+	if err := b.ask(ctx); err != nil {
+		return err
+	}
+	if b.dryRun == cmdutil.DryRunServer {
+		b.client = client.NewDryRunClient(b.client)
+	}
+	if b.dryRun != cmdutil.DryRunClient {
+		err := p.write(ctx)
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+			err = errChanged
+		}
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", b.verb, named, err)
+		}
+	}
+	suffix := map[cmdutil.DryRunStrategy]string{cmdutil.DryRunClient: " (dry run)", cmdutil.DryRunServer: " (server dry run)"}
+	b.say(named.String() + " " + p.done + suffix[b.dryRun])
+	if p.event == nil || b.dryRun != cmdutil.DryRunNone {
+		return nil
+	}
+	if err := b.client.Create(ctx, p.event); err != nil { // only warn: the change was made
+		_, _ = fmt.Fprintln(b.ErrOut, "warning: no event was created, so the annotation alone records who asked:", err)
 	}
 	return nil
 }
+
+var errChanged = errors.New("it was changed meanwhile, and nothing was written: run the command again")
 
 func (b *byHand) say(line string) { _, _ = fmt.Fprintln(b.Out, text.Wrap(line, 4, text.Width(b.Out))) }
 
@@ -146,39 +184,6 @@ func (b *byHand) ask(ctx context.Context) error {
 	return Exit{Refused, errors.New("nothing was changed")}
 }
 
-// change is one write, of one object.
-type change struct {
-	// named is the object as the user named it. done is printed after it when it was changed.
-	named, done string
-	// write changes the object and sets the annotation, which records who asked.
-	write func(ctx context.Context, annotation string) error
-	// about is the object of the event.
-	about *corev1.ObjectReference
-	// reason is the reason of the event, did what its note says that the user did.
-	reason, did string
-}
-
-// apply asks the user, makes the change and creates the event.
-func (b *byHand) apply(ctx context.Context, c change) error {
-	name, err := b.who(ctx)
-	if err != nil {
-		return err
-	}
-	by := explain.Attribution{By: name, At: b.now.UTC().Truncate(time.Second), Reason: b.reason}
-	annotation, err := json.Marshal(by)
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", b.verb, c.named, err)
-	}
-	err = b.carryOut(ctx, c.named, c.done, func() error { return c.write(ctx, string(annotation)) })
-	if err != nil || b.dryRun != cmdutil.DryRunNone {
-		return err
-	}
-	if err := b.client.Create(ctx, b.event(c, by)); err != nil { // only warn: the change was made
-		_, _ = fmt.Fprintln(b.ErrOut, "warning: no event was created, so the annotation alone records who asked:", err)
-	}
-	return nil
-}
-
 // who returns the name by which the API server knows the user.
 func (b *byHand) who(ctx context.Context) (string, error) {
 	review := &authenticationv1.SelfSubjectReview{}
@@ -188,77 +193,46 @@ func (b *byHand) who(ctx context.Context) (string, error) {
 	return review.Status.UserInfo.Username, nil
 }
 
-// carryOut asks the user, writes, and prints that the object was changed or, in a dry run, would be. If another client has changed or
-// created the object first, the error says that nothing was written.
-func (b *byHand) carryOut(ctx context.Context, named, done string, write func() error) error {
-	if err := b.ask(ctx); err != nil {
-		return err
+// attribute adds an event to the plan that says who did something with an object, when and why. It returns the same as an annotation. The
+// event has a name like client-go's, because the API server refuses a generateName that ends in a dot.
+func (b *byHand) attribute(ctx context.Context, p *plan, k kind, o metav1.Object, reason, did string) (annotation string, err error) {
+	by := explain.Attribution{At: b.now.UTC().Truncate(time.Second), Reason: b.reason}
+	if by.By, err = b.who(ctx); err != nil {
+		return "", err
 	}
-	if b.dryRun != cmdutil.DryRunClient {
-		err := write()
-		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-			err = errors.New("it was changed meanwhile, and nothing was written: run the command again")
-		}
-		if err != nil {
-			return fmt.Errorf("%s %s: %w", b.verb, named, err)
-		}
-	}
-	suffix := map[cmdutil.DryRunStrategy]string{cmdutil.DryRunClient: " (dry run)", cmdutil.DryRunServer: " (server dry run)"}
-	b.say(named + " " + done + suffix[b.dryRun])
-	return nil
-}
-
-// event returns the event of a change. It sets a name like client-go's, because the API server refuses a generateName that ends in a dot.
-func (b *byHand) event(c change, by explain.Attribution) *eventsv1.Event {
-	return &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: c.about.Namespace, Name: fmt.Sprintf("%s.%x", c.about.Name, b.now.UnixNano())},
+	gvk := k.gvk()
+	p.event = &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: fmt.Sprintf("%s.%x", o.GetName(), b.now.UnixNano())},
 		EventTime:           metav1.NewMicroTime(b.now),
 		ReportingController: mendv1.CommandLineFieldOwner, ReportingInstance: mendv1.CommandLineFieldOwner,
-		Regarding: *c.about, Reason: c.reason, Action: text.Capital(b.verb), Type: corev1.EventTypeNormal, Note: by.Note(c.did),
+		Regarding: corev1.ObjectReference{
+			APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
+		},
+		Reason: reason, Action: text.Capital(b.verb), Type: corev1.EventTypeNormal, Note: by.Note(did),
 	}
+	said, err := json.Marshal(by)
+	return string(said), err
 }
 
-func referenceTo(k kind, o metav1.Object) *corev1.ObjectReference {
-	gvk := k.gvk()
-	return &corev1.ObjectReference{
-		APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
-	}
-}
-
-// annotate changes annotations of an object. It retries a conflict if only the status has changed since the object was read, because
-// controllers may write the status of an unhealthy machine several times a second.
-func (b *byHand) annotate(ctx context.Context, k kind, o metav1.Object, annotations map[string]any) error {
-	target := &metav1.PartialObjectMetadata{}
-	target.SetGroupVersionKind(k.gvk())
-	target.Namespace, target.Name = o.GetNamespace(), o.GetName()
-	for version, tries := o.GetResourceVersion(), 1; ; tries++ {
+// annotate changes annotations of an object, unless more than its status has changed since it was read: controllers may write the status
+// of an unhealthy machine several times a second.
+func (b *byHand) annotate(ctx context.Context, k kind, read metav1.Object, annotations map[string]any) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		now := &metav1.PartialObjectMetadata{}
+		now.SetGroupVersionKind(k.gvk())
+		if err := b.client.Get(ctx, client.ObjectKey{Namespace: read.GetNamespace(), Name: read.GetName()}, now); err != nil {
+			return err
+		}
+		if now.UID != read.GetUID() || now.Generation != read.GetGeneration() || !maps.Equal(now.Annotations, read.GetAnnotations()) ||
+			!maps.Equal(now.Labels, read.GetLabels()) || !now.DeletionTimestamp.Equal(read.GetDeletionTimestamp()) {
+			return errChanged
+		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"uid": o.GetUID(), "resourceVersion": version, "annotations": annotations,
+			"uid": now.UID, "resourceVersion": now.ResourceVersion, "annotations": annotations,
 		}})
 		if err != nil {
 			return err
 		}
-		err = b.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), &client.PatchOptions{DryRun: b.writeOptions()})
-		if !apierrors.IsConflict(err) || tries == mostTries {
-			return err
-		}
-		read := b.client.Get(ctx, client.ObjectKeyFromObject(target), target)
-		same := target.UID == o.GetUID() && target.Generation == o.GetGeneration() &&
-			target.DeletionTimestamp.Equal(o.GetDeletionTimestamp())
-		if read != nil || !same || !maps.Equal(target.Labels, o.GetLabels()) || !maps.Equal(target.Annotations, o.GetAnnotations()) {
-			return err
-		}
-		version = target.ResourceVersion
-	}
-}
-
-// mostTries is how often annotate tries to write.
-const mostTries = 5
-
-// writeOptions returns the value of dryRun for a write, which is set for --dry-run=server.
-func (b *byHand) writeOptions() []string {
-	if b.dryRun == cmdutil.DryRunServer {
-		return []string{metav1.DryRunAll}
-	}
-	return nil
+		return b.client.Patch(ctx, now, client.RawPatch(types.MergePatchType, patch))
+	})
 }

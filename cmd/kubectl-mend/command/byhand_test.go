@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"strings"
 	"testing"
@@ -29,9 +28,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/klog/v2"
+	"k8s.io/client-go/util/retry"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -72,7 +70,7 @@ func TestAMachineIsMarkedForItsCheckByWhoAsks(t *testing.T) {
 		t.Errorf("the events are %s", told)
 	}
 	got, code = p.does("remediate", "machine/w1", confirmed)
-	if code != Done || !strings.HasPrefix(got, "nothing to do for machine/w1 in metal: Machine w1 is being remediated already") {
+	if code != Done || !strings.HasPrefix(got, "nothing to do for machine/w1 in metal: Machine w1 has the annotation ") {
 		t.Errorf("again: code %d, printed\n%s", code, got)
 	}
 	got, code = p.does("reset", "machine/w1", confirmed)
@@ -114,9 +112,17 @@ func TestAHostIsPowerCycledByARequestOfItsOwn(t *testing.T) {
 	}
 }
 
+// byHandOf returns the first HostRemediation that a user requests for a machine.
+func byHandOf(t *testing.T, machine *clusterv1.Machine) *mendv1.HostRemediation {
+	t.Helper()
+	request, err := requestByHand(t.Context(), clientWith(t), machine)
+	must.Do(t, err)
+	return request
+}
+
 func TestARequestThatEndedBlocksNoOther(t *testing.T) {
 	p := aPlace(t, func(p *place) {
-		ended := requestByHand(p.machines["w1"], nil)
+		ended := byHandOf(p.t, p.machines["w1"])
 		ended.UID, ended.Annotations = "ended", map[string]string{mendv1.PowerCycleAnnotation: `{"state":"Succeeded"}`}
 		p.objects = append(p.objects, ended)
 	})
@@ -150,11 +156,13 @@ func TestNothingIsRequestedThatHarmsOrThatNoControllerActsOn(t *testing.T) {
 			p.machines["w1"].Labels["pool"] = "other"
 			p.objects[len(p.objects)-3].(*clusterv1.Cluster).Spec.Paused = ptr.To(true)
 		}}},
+		"a host where the kind is not installed": {"host/host-w1", "HostRemediations are not installed", []func(*place){func(p *place) { p.bare = true }}},
 		"a host that claims a machine which is on another one": {"host/host-w2", "Machine w1 does not name this host as its own", []func(*place){func(p *place) {
 			p.hosts["w2"].Spec.ConsumerRef.Name = "w1"
 		}}},
-		"a host where the kind is not installed": {"host/host-w1", "HostRemediations are not installed", []func(*place){func(p *place) { p.bare = true }}},
-		"a host without a machine":               {"host/host-w1", "belongs to no Machine", []func(*place){func(p *place) { p.hosts["w1"].Spec.ConsumerRef = nil }}},
+		"a host without a machine": {"host/host-w1", "belongs to no Machine", []func(*place){func(p *place) {
+			p.hosts["w1"].Spec.ConsumerRef = nil
+		}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := aPlace(t, tc.edits...)
@@ -194,24 +202,20 @@ func TestNothingIsChangedByHandUnlessTheUserMayAndSaysSo(t *testing.T) {
 	}
 }
 
-// For a bare --dry-run, kubectl's code would log a warning that it is deprecated.
-func TestABareDryRunIsOneOfTheClient(t *testing.T) {
-	defer klog.CaptureState().Restore()
-	for _, flag := range []string{"--dry-run", "--dry-run=client"} {
-		var logged bytes.Buffer
-		klog.SetSlogLogger(slog.New(slog.NewTextHandler(&logged, nil)))
-		b := &byHand{}
-		c := b.complete(&Options{}, &cobra.Command{}, nil)
-		err := errors.Join(c.ParseFlags([]string{flag}), b.begin(c, &Options{Config: genericclioptions.NewConfigFlags(false)}))
-		if b.dryRun != cmdutil.DryRunClient || logged.Len() > 0 {
-			t.Errorf("%s is %d, %v; logged: %s", flag, b.dryRun, err, &logged)
+// An event with a longer note would be refused after the change was made.
+func TestAReasonIsOneLineThatFitsIntoAnEvent(t *testing.T) {
+	for _, reason := range []string{strings.Repeat("x", 257), "two\nlines"} {
+		b := &byHand{reason: reason}
+		err := b.begin(&cobra.Command{}, &Options{})
+		if exit := (Exit{}); !errors.As(err, &exit) || exit.Code != Misused || !strings.Contains(err.Error(), "--reason: expected one line of 256 bytes") {
+			t.Errorf("%.10q: %v", reason, err)
 		}
 	}
 }
 
 // Controllers update the conditions of an unhealthy machine all the time.
 func TestAStatusThatChangesKeepsNobodyFromMarkingAMachine(t *testing.T) {
-	for times, want := range map[int]int{1: Done, mostTries: Failed} {
+	for times, want := range map[int]int{1: Done, retry.DefaultRetry.Steps: Failed} {
 		p, patches := aPlace(t), 0
 		patch := func(ctx context.Context, c client.WithWatch, o client.Object, by client.Patch, opts ...client.PatchOption) error {
 			if patches++; patches <= times {
@@ -312,51 +316,59 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 		}
 	}
 	mode := func(is cliv1.Mode) func(*explain.Check) { return func(c *explain.Check) { c.Mode = is } }
-	request, host := requestByHand(owned(), nil), subject{kind: hostKind, name: "h1"}
+	observed := mode(cliv1.ModeObserving)
+	request, host := byHandOf(t, owned()), subject{kind: hostKind, name: "h1"}
 	its := hosts.Found{Host: &hosts.Host{ObjectMeta: metav1.ObjectMeta{Name: "h1"}}}
-	healthy, ofNodes := judged(mhc, cliv1.StateHealthy), judged(nhc, cliv1.StateHealthy)
+	ofNodes := judged(nhc, cliv1.StateHealthy)
 	unhealthy := func(edits ...func(*explain.Check)) *page.Explanation {
 		return judged(mhc, cliv1.StateUnhealthy, edits...)
 	}
-	ofMachine := func(before, after *page.Explanation) remediationFacts {
-		return remediationFacts{machine: owned(), before: before, after: after}
+	ofMachine := func(marked *page.Explanation) remediationFacts {
+		return remediationFacts{machine: owned(), marked: marked}
 	}
-	ofHost := func(before, after *page.Explanation, edits ...func(*explain.Remediation)) remediationFacts {
+	ofHost := func(marked *page.Explanation, edits ...func(*explain.Remediation)) remediationFacts {
 		rem := explain.Remediation{}
 		for _, edit := range edits {
 			edit(&rem)
 		}
-		facts := ofMachine(before, after)
+		facts := ofMachine(marked)
 		facts.named, facts.request, facts.cycle = host, request, &rem
 		return facts
 	}
-	otherTemplate := ofMachine(healthy, unhealthy())
-	otherTemplate.template = "TheirRemediation"
-	noLimit := plan{refuses, "no limit would block a power cycle by hand"}
-	unseen := func(c *explain.Check) { c.NodesUnknown = &cliv1.NodesUnknown{Message: "x"} }
+	otherTemplate := ofMachine(unhealthy())
+	asked := &otherTemplate.marked.Checks[0].Targets[0]
+	asked.Remediator, asked.Action = "TheirRemediation", &cliv1.Action{Kind: cliv1.CreateRemediationRequest}
+	noLimit := refuse("no limit would block a power cycle by hand", "")
+	tooMany := func(c *explain.Check) { c.Reason = clusterv1.MachineHealthCheckTooManyUnhealthyReason }
+	condemned := ofMachine(unhealthy(tooMany))
+	condemned.machine.SetConditions([]metav1.Condition{{
+		Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse,
+	}})
 	noneRemain := func(c *explain.Check) { c.Limits.Remaining = 0 }
 	for name, tc := range map[string]struct {
 		facts remediationFacts
 		want  plan // its text is a part of the expected text
 	}{
-		"a node of no machine":                          {remediationFacts{named: subject{kind: nodeKind}}, plan{refuses, byNodeCheck}},
-		"a machine that a NodeHealthCheck judges alone": {ofMachine(ofNodes, ofNodes), plan{refuses, byNodeCheck}},
-		"one whose check Cluster API core acts on": {ofMachine(judged(mhc, cliv1.StateHealthy, mode(cliv1.ModeObserving)),
-			unhealthy(mode(cliv1.ModeObserving), blockedBy(explain.NotActing))), plan{changes, "the annotation"}},
-		"one that waits for others": {ofMachine(healthy, unhealthy(blockedBy("GroupInFlight"))),
-			plan{changes, "the remediation waits until nothing blocks it"}},
-		"one whose check has no controller":   {ofMachine(healthy, unhealthy(mode(cliv1.ModeNone))), plan{refuses, ""}},
-		"one whose checks may not be read":    {ofMachine(&page.Explanation{}, unreadChecks), plan{refuses, ""}},
-		"a host whose checks may not be read": {ofHost(&page.Explanation{}, unreadChecks), plan{refuses, ""}},
-		"a host of a machine that would wait": {ofHost(healthy, unhealthy(blockedBy("GroupInFlight"))), noLimit},
-		"a host of an observed check at its limit": {ofHost(healthy,
-			unhealthy(mode(cliv1.ModeObserving), blockedBy(explain.NotActing, "TooManyUnhealthy"))), noLimit},
-		"a host whose nodes may not be read":       {ofHost(healthy, unhealthy(unseen)), plan{refuses, "You may not read the nodes"}},
-		"a host whose NodeHealthCheck allows none": {ofHost(ofNodes, judged(nhc, cliv1.StateHealthy, noneRemain)), noLimit},
-		"a host whose NodeHealthCheck allows one":  {ofHost(ofNodes, ofNodes), plan{changes, "power-cycles its host"}},
-		"a host of which no manager power-cycles": {ofHost(&page.Explanation{}, &page.Explanation{},
-			func(r *explain.Remediation) { r.Reason = explain.NotServed }), plan{refuses, ""}},
-		"a machine of a check with another template": {otherTemplate, plan{changes, "the annotation"}},
+		"a node of no machine":                          {remediationFacts{named: subject{kind: nodeKind}}, refuse(byNodeCheck, "")},
+		"a machine that a NodeHealthCheck judges alone": {ofMachine(ofNodes), refuse(byNodeCheck, "")},
+		"one whose check Cluster API core acts on":      {ofMachine(unhealthy(observed, blockedBy(explain.NotActing))), plan{text: "the annotation"}},
+		"one that waits for others": {ofMachine(unhealthy(blockedBy("GroupInFlight"))),
+			plan{text: "the remediation waits until nothing blocks it"}},
+		"one whose check has no controller":        {ofMachine(unhealthy(mode(cliv1.ModeNone))), refuse("", "")},
+		"one whose checks may not be read":         {ofMachine(unreadChecks), refuse("", "")},
+		"a host whose checks may not be read":      {ofHost(unreadChecks), refuse("", "")},
+		"a host of a machine that would wait":      {ofHost(unhealthy(blockedBy("GroupInFlight"))), noLimit},
+		"a host of an observed check at its limit": {ofHost(unhealthy(observed, blockedBy(explain.NotActing, "TooManyUnhealthy"))), noLimit},
+		"a host whose NodeHealthCheck allows none": {ofHost(judged(nhc, cliv1.StateHealthy, noneRemain)), noLimit},
+		"a host whose NodeHealthCheck allows one":  {ofHost(ofNodes), plan{text: "power-cycles its host"}},
+		"a host of which no manager power-cycles": {ofHost(&page.Explanation{},
+			func(r *explain.Remediation) { r.Reason = explain.NotServed }), refuse("", "")},
+		"one that would be one too many":                 {ofMachine(unhealthy(tooMany)), refuse("too many machines would be", "")},
+		"one that its check has found unhealthy already": {condemned, plan{text: "the annotation"}},
+		"a host whose power cycle would wait": {ofHost(&page.Explanation{}, func(r *explain.Remediation) {
+			r.Blockers = []explain.Blocker{{Text: "Host h2 is off"}}
+		}), plan{text: "It does not begin yet: Host h2 is off"}},
+		"a machine of a check with another template": {otherTemplate, plan{text: "the annotation"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.facts.host = its

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
@@ -24,11 +23,9 @@ const certificateCRD = "certificates.cert-manager.io"
 
 func (o *Options) check() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "check",
-		Short: "List what is missing: kinds, cert-manager, a manager, clusters that cannot be reached, your rights",
-		Long: "List what is missing for kubemend to remediate, and for this program to explain: CustomResourceDefinitions, cert-manager, " +
-			"a manager that runs and serves its kinds, workload clusters that can be reached, and your rights to read. " +
-			"The exit code is 1 if something is missing.",
+		Use:     "check",
+		Short:   "List what is missing: kinds, cert-manager, a manager, clusters that cannot be reached, your rights",
+		Long:    "List what is missing for kubemend to remediate, and for this program to explain. The exit code is then 1.",
 		Example: fmt.Sprintf("  %[1]s check -A", o.Name),
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -37,7 +34,7 @@ func (o *Options) check() *cobra.Command {
 				return err
 			}
 			for _, what := range missing {
-				_, _ = fmt.Fprintln(o.Out, text.Hang(o.painter(o.Out).Bad("missing")+"  ", text.Capital(what), 9, text.Width(o.Out)))
+				_, _ = fmt.Fprintln(o.Out, text.Hang(o.layout().Paint.Bad("missing")+"  ", text.Capital(what), 9, text.Width(o.Out)))
 			}
 			if len(missing) > 0 {
 				return fmt.Errorf("missing: %d", len(missing))
@@ -55,10 +52,6 @@ func (o *Options) missing(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	management, err := o.client()
-	if err != nil {
-		return nil, err
-	}
 	a, err := o.asker(ctx, snapshot.Scope{AllMachines: true, Everything: true})
 	if err != nil {
 		return nil, err
@@ -69,8 +62,8 @@ func (o *Options) missing(ctx context.Context) ([]string, error) {
 	}
 	missing := missingKinds(func(crd string) bool {
 		resource, group, _ := strings.Cut(crd, ".")
-		_, err := management.RESTMapper().KindFor(schema.GroupVersionResource{Group: group, Resource: resource})
-		return !meta.IsNoMatchError(err) // after any other error the kind may be installed, and the missing rights report the error
+		_, err := a.Snapshot.RESTMapper().KindFor(schema.GroupVersionResource{Group: group, Resource: resource})
+		return err == nil
 	})
 	missing = append(missing, missingManagers(a.Managers.All)...)
 	if doubt := a.Managers.Doubt(); doubt != "" {
@@ -149,7 +142,8 @@ func (o *Options) versions() *cobra.Command {
 			if err != nil && len(managers) == 0 {
 				return err
 			}
-			layout := text.Layout{Now: now, Width: o.width(), Paint: o.painter(o.Out)}
+			layout := o.layout()
+			layout.Now = now
 			return errors.Join(page.PrintManagers(o.Out, managers, layout), err)
 		},
 	}

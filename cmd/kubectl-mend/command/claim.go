@@ -23,10 +23,8 @@ func (o *Options) claim() *cobra.Command {
 	b := &byHand{IOStreams: o.IOStreams, verb: "claim"}
 	return b.complete(o, &cobra.Command{
 		Short: "Claim a MachineHealthCheck for kubemend, in place of Cluster API core",
-		Long: "Claim a MachineHealthCheck for kubemend, by the annotation " + clusterv1.PausedAnnotation + ": " + mendv1.Claim + ". " +
-			"Cluster API core does not act on a check with that annotation, and kubemend does. " +
-			"Remediations that core has started go on.\n\n" +
-			"A check is only claimed if a manager of kubemend runs that acts on it.\n\n" +
+		Long: "Claim a MachineHealthCheck by the annotation " + clusterv1.PausedAnnotation + ": " + mendv1.Claim + ", with which core " +
+			"does not act on it. What core has started goes on. It is only claimed if a manager of kubemend runs that acts on it.\n\n" +
 			"To have all checks of a Cluster claimed, also new ones, select it in a RemediationPolicy with mode Act.",
 		Example: fmt.Sprintf("  %[1]s claim mhc/workers\n  %[1]s claim mhc workers -n metal --dry-run=server", o.Name),
 	}, b.claimNamed, machineCheckKind)
@@ -36,9 +34,8 @@ func (o *Options) release() *cobra.Command {
 	b := &byHand{IOStreams: o.IOStreams, verb: "release"}
 	return b.complete(o, &cobra.Command{
 		Short: "Release a MachineHealthCheck from kubemend to Cluster API core",
-		Long: "Release a MachineHealthCheck from kubemend to Cluster API core, by removing the annotation " +
-			clusterv1.PausedAnnotation + ": " + mendv1.Claim + ". Remediations that kubemend has started go on.\n\n" +
-			"A check is only released if Cluster API core runs, and if no manager of kubemend would go on to act on it.",
+		Long: "Release a MachineHealthCheck by removing the annotation " + clusterv1.PausedAnnotation + ". What kubemend has started " +
+			"goes on. It is only released if Cluster API core runs, and if no manager of kubemend would go on to act on it.",
 		Example: fmt.Sprintf("  %[1]s release mhc/workers\n  %[1]s release mhc workers -n metal --yes", o.Name),
 	}, b.claimNamed, machineCheckKind)
 }
@@ -57,15 +54,14 @@ func (b *byHand) claimNamed(ctx context.Context, named subject) error {
 		return fmt.Errorf("read Cluster %s: %w", key, err)
 	}
 	facts.managers, facts.unlisted = managerlease.Of(ctx, b.client, b.now)
-	facts.coreEnded, facts.coreUnread = b.coreEnded(ctx)
+	facts.withoutCore = b.withoutCore(ctx)
 	decided := planClaim(facts, b.verb == "release")
-	if err := b.announce(named.String(), decided); err != nil || decided.outcome != changes {
-		return err
-	}
-	return b.carryOut(ctx, named.String(), strings.TrimSuffix(b.verb, "e")+"ed", func() error {
+	decided.done = strings.TrimSuffix(b.verb, "e") + "ed"
+	decided.write = func(ctx context.Context) error {
 		value := map[string]any{"claim": mendv1.Claim, "release": nil}[b.verb]
 		return b.annotate(ctx, machineCheckKind, check, map[string]any{clusterv1.PausedAnnotation: value})
-	})
+	}
+	return b.carryOut(ctx, named, decided)
 }
 
 // The leader-election lease of Cluster API core (Cluster API, core/main.go), in the namespace where clusterctl installs core.
@@ -82,26 +78,25 @@ type claimFacts struct {
 	managers []managerlease.Manager
 	// unlisted is the error that may hide other managers of kubemend; nil if managers has all.
 	unlisted error
-	// coreEnded is when the lease of Cluster API core ended, or zero while core runs. coreUnread is the error if the lease is not known.
-	coreEnded  time.Time
-	coreUnread error
+	// withoutCore is why a check is not released to Cluster API core; empty while core runs.
+	withoutCore string
 }
 
-// coreEnded returns when the lease of Cluster API core ended, or zero while core runs. It reads the lease only in the namespace where
-// clusterctl installs core, because a tenant can create a lease of that name in its own namespace.
-func (b *byHand) coreEnded(ctx context.Context) (time.Time, error) {
+// withoutCore returns why a check is not released to Cluster API core; empty while core runs. It reads the lease of core only in the
+// namespace where clusterctl installs core, because a tenant can create a lease of that name in its own namespace.
+func (b *byHand) withoutCore(ctx context.Context) string {
 	lease, key := &coordinationv1.Lease{}, client.ObjectKey{Namespace: coreNamespace, Name: coreLeaseName}
 	if err := b.client.Get(ctx, key, lease); err != nil {
-		return time.Time{}, fmt.Errorf("read the lease %s: %w", key, err)
+		return unseen("Cluster API core runs", fmt.Sprintf("read the lease %s: %s", key, err))
 	}
 	ends := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
 	if ptr.Deref(lease.Spec.HolderIdentity, "") != "" { // not released
 		ends = ends.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
 	}
 	if b.now.Before(ends) {
-		return time.Time{}, nil
+		return ""
 	}
-	return ends, nil
+	return "Cluster API core has not run since " + ends.UTC().Format(time.RFC3339) + ", so no controller would act on it"
 }
 
 // planClaim decides whether to claim or release a check. It refuses if it cannot see which controllers would act on the check afterwards.
@@ -110,26 +105,33 @@ func planClaim(facts *claimFacts, release bool) plan {
 	claimed := paused && value == mendv1.Claim
 	switch {
 	case !facts.check.DeletionTimestamp.IsZero():
-		return plan{refuses, "it is being deleted"}
+		return refuse("it is being deleted", "")
 	case paused && !claimed:
-		return plan{refuses, fmt.Sprintf("it is paused: %s is %q, so neither Cluster API core nor kubemend acts on it. "+
-			"Who paused it has to remove the annotation first", clusterv1.PausedAnnotation, value)}
+		return refuse(fmt.Sprintf("it is paused: %s is %q, so neither Cluster API core nor kubemend acts on it. "+
+			"Who paused it has to remove the annotation first", clusterv1.PausedAnnotation, value), "")
 	case release && !claimed:
-		return plan{staysSo, "is not claimed"}
+		return plan{outcome: staysSo, text: "is not claimed"}
 	case !release && claimed:
-		return plan{staysSo, "is claimed already"}
+		return plan{outcome: staysSo, text: "is claimed already"}
 	}
-	says, refuse := "kubemend will act on it in place of Cluster API core", refuseClaim
-	if release {
-		says, refuse = "Cluster API core will act on it in place of kubemend", refuseRelease
+	acting, offs, doubt := facts.whoActs()
+	says, refused := "kubemend will act on it in place of Cluster API core", ""
+	switch {
+	case release:
+		says, refused = "Cluster API core will act on it in place of kubemend", refuseRelease(facts, acting, doubt)
+	case len(acting) > 0:
+	case doubt != "":
+		refused = unseen("a manager of kubemend acts on it", doubt)
+	default:
+		refused, _ = explain.NoManagerActs(facts.managers, offs)
 	}
-	if refused := refuse(facts); refused != "" {
-		return plan{refuses, refused}
+	if refused != "" {
+		return refuse(explain.Clause(refused), "")
 	}
 	if appliers := explain.AppliersOf(facts.check); len(appliers) > 0 {
 		says += fmt.Sprintf("; %s applies the check: see docs/gitops.md", strings.Join(appliers, " and "))
 	}
-	return plan{changes, says}
+	return plan{text: says}
 }
 
 // unseen returns why a change is refused if it cannot be read whether the clause what is true; why is the cause, such as an error.
@@ -156,39 +158,20 @@ func (f *claimFacts) whoActs() (acting []managerlease.Manager, offs []managerlea
 	return acting, offs, doubt
 }
 
-// refuseClaim returns why the check is not claimed: no controller would act on it afterwards. It returns "" to allow the claim.
-func refuseClaim(facts *claimFacts) string {
-	acting, offs, doubt := facts.whoActs()
-	switch {
-	case len(acting) > 0:
-		return ""
-	case doubt != "":
-		return unseen("a manager of kubemend acts on it", doubt)
-	}
-	refused, _ := explain.NoManagerActs(facts.managers, offs)
-	return explain.Clause(refused)
-}
-
 // refuseRelease returns why the check is not released: two controllers would act on it afterwards, or none, or the manager would claim it
 // again. It returns "" to allow the release.
-func refuseRelease(facts *claimFacts) string {
+func refuseRelease(facts *claimFacts, acting []managerlease.Manager, doubt string) string {
 	if facts.check.Annotations[mendv1.ClaimedByAnnotation] != "" {
 		return "a RemediationPolicy with mode Act claims it. Change or delete the policy, also in Git: kubemend then releases the check"
 	}
-	acting, _, doubt := facts.whoActs()
 	for _, manager := range acting {
 		if manager.Announcement.Unclaimed == "act" {
 			return fmt.Sprintf("kubemend's manager in %s acts on checks that are not claimed as well "+
 				"(--unclaimed-machine-health-checks=act): both it and Cluster API core would act on this one", manager.Namespace)
 		}
 	}
-	switch {
-	case !facts.coreEnded.IsZero():
-		return "Cluster API core has not run since " + facts.coreEnded.UTC().Format(time.RFC3339) + ", so no controller would act on it"
-	case facts.coreUnread != nil:
-		return unseen("Cluster API core runs", facts.coreUnread.Error())
-	case doubt != "":
+	if facts.withoutCore == "" && doubt != "" {
 		return unseen("a manager of kubemend acts on checks that are not claimed as well", doubt)
 	}
-	return ""
+	return facts.withoutCore
 }

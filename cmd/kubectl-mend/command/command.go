@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/kubectl/pkg/util/templates"
 	"k8s.io/utils/clock"
@@ -28,7 +29,7 @@ const (
 	Done = 0
 	// Failed says that the command failed. The reason is on the standard error.
 	Failed = 1
-	// Misused says that the command line is wrong, such as an unknown command, flag or kind, or flags that exclude each other.
+	// Misused says that the command line is wrong, such as an unknown command, flag or kind.
 	Misused = 2
 	// WouldStart says that `simulate` found remediations that would start.
 	WouldStart = 3
@@ -47,7 +48,8 @@ type Options struct {
 	Clock clock.PassiveClock
 
 	allNamespaces bool
-	output        output
+	format        string
+	printer       printers.ResourcePrinter // nil if the command prints for a person
 	from          string
 	colour        string
 
@@ -193,17 +195,6 @@ func Run(ctx context.Context, root *cobra.Command, streams genericiooptions.IOSt
 
 // worded returns the text that kubectl prints for an error, such as "Error from server (Forbidden): ..." for an answer of the API server.
 func worded(err error) string {
-	exit := Exit{}
-	if errors.As(err, &exit) { // print joined errors as a whole if one of them sets the exit code
-		return "error: " + err.Error()
-	}
-	if joined, several := err.(interface{ Unwrap() []error }); several {
-		lines := make([]string, 0, len(joined.Unwrap()))
-		for _, one := range joined.Unwrap() {
-			lines = append(lines, worded(one))
-		}
-		return strings.Join(lines, "\n")
-	}
 	for cause := err; cause != nil; cause = errors.Unwrap(cause) {
 		if says, known := cmdutil.StandardErrorMessage(cause); known {
 			return says

@@ -24,7 +24,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -43,11 +42,10 @@ func (o *Options) explain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain (KIND NAME... | KIND/NAME... | KINDS -l SELECTOR)",
 		Short: "Explain why a machine is or is not being remediated, and what happens next",
-		Long: "Explain a machine, a node, a host, a check or a remediation: the verdict, by which check and since when; the action; " +
-			"all that blocks the action, in the order in which the controller asks; and, in the last line, the next thing that " +
-			"happens, or what you have to do.\n\nOf a MachineDeployment, a KubeadmControlPlane or a Cluster: which of its machines " +
-			"have no Ready node, and what each waits for. Of a pod, NAME or NAMESPACE/NAME: its node; with --cluster a pod of that " +
-			"workload cluster. Of policies, overrides: what they block.",
+		Long: "Explain a machine, a node, a host, a check or a remediation: the verdict, the action, all that blocks it, and in the last " +
+			"line the next thing that happens, or what you have to do. Of a MachineDeployment, a KubeadmControlPlane or a Cluster: " +
+			"which of its machines have no Ready node, and what each waits for. Of a pod, NAME or NAMESPACE/NAME: its node; with " +
+			"--cluster a pod of that workload cluster. Of policies, overrides: what they block.",
 		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n"+
 			"  %[1]s explain machines -l rack=rack1\n  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers", o.Name),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -74,13 +72,11 @@ func (o *Options) explanations(ctx context.Context, args []string, cluster, sele
 	if err != nil {
 		return nil, err
 	}
-	found := make([]*page.Explanation, 0, len(named))
-	for _, subject := range named {
-		explanation, err := o.explanation(ctx, subject, cluster)
-		if err != nil {
+	found := make([]*page.Explanation, len(named))
+	for i, subject := range named {
+		if found[i], err = o.explanation(ctx, subject, cluster); err != nil {
 			return nil, err
 		}
-		found = append(found, explanation)
 	}
 	return found, nil
 }
@@ -110,13 +106,11 @@ func (o *Options) selectedExplanations(ctx context.Context, args []string, clust
 	if len(list.Items) == 0 {
 		return nil, fmt.Errorf("no %s has labels that match %s", k, selector)
 	}
-	found := make([]*page.Explanation, 0, len(list.Items))
-	for _, item := range list.Items {
-		explanation, err := pageOf(ctx, a, subject{kind: k, namespace: item.Namespace, name: item.Name}, cluster)
-		if err != nil {
+	found := make([]*page.Explanation, len(list.Items))
+	for i, item := range list.Items {
+		if found[i], err = pageOf(ctx, a, subject{kind: k, namespace: item.Namespace, name: item.Name}, cluster); err != nil {
 			return nil, err
 		}
-		found = append(found, explanation)
 	}
 	return found, nil
 }
@@ -135,7 +129,7 @@ func (o *Options) printExplanations(found []*page.Explanation) error {
 			if i > 0 {
 				_, _ = fmt.Fprint(o.Out, "\n\n") // as kubectl describe does
 			}
-			if err := e.Print(o.Out, text.Layout{Width: o.width(), Paint: o.painter(o.Out), Wide: o.isWide()}); err != nil {
+			if err := e.Print(o.Out, o.layout()); err != nil {
 				return err
 			}
 		}
@@ -157,11 +151,7 @@ func (o *Options) explanation(ctx context.Context, named subject, cluster string
 		everywhere := *o // policies and overrides in kubemend-system apply to all namespaces
 		everywhere.allNamespaces, o = true, &everywhere
 	}
-	scope, err := o.scopeAround(ctx, named.kind, named.key(), cluster)
-	if err != nil {
-		return nil, err
-	}
-	a, err := o.asker(ctx, scope)
+	a, err := o.askerAround(ctx, named, cluster, false)
 	if err != nil {
 		return nil, err
 	}
@@ -237,21 +227,22 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 	return a, nil
 }
 
-// scopeAround returns the scope to read to explain an object: of the Cluster that the user named, or else of the object's own Cluster.
-func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey, cluster string) (snapshot.Scope, error) {
-	scope := snapshot.Scope{Cluster: cluster, Records: key.Namespace != ""}
-	if k == nodeKind {
-		scope.Node = key.Name
+// askerAround reads what explains an object: of the Cluster that the user named, or else of the object's own Cluster. With judge the nodes
+// are judged here.
+func (o *Options) askerAround(ctx context.Context, named subject, cluster string, judge bool) (*inspect.Asker, error) {
+	scope := snapshot.Scope{Cluster: cluster, Records: named.namespace != "", Judge: judge}
+	switch {
+	case named.kind == nodeKind:
+		scope.Node = named.name
+	case named.kind == nodeCheckKind, cluster != "", o.from != "", o.read != nil, named.namespace == "":
+	default:
+		reader, err := o.client()
+		if err != nil {
+			return nil, err
+		}
+		scope.Cluster, scope.Machine = belongings(ctx, reader, named.kind, named.key())
 	}
-	if k == nodeKind || k == nodeCheckKind || cluster != "" || o.from != "" || o.read != nil || key.Namespace == "" {
-		return scope, nil
-	}
-	reader, err := o.client()
-	if err != nil {
-		return scope, err
-	}
-	scope.Cluster, scope.Machine = belongings(ctx, reader, k, key)
-	return scope, nil
+	return o.asker(ctx, scope)
 }
 
 // belongings returns the names of the Cluster and the Machine that an object belongs to, so that no other need be read; empty if unknown.
@@ -291,11 +282,7 @@ func belongings(ctx context.Context, reader client.Reader, k kind, key client.Ob
 // nodeOf returns the node that a pod runs on: in the management cluster or, if cluster is set, in that workload cluster. Then the pod has
 // to be NAMESPACE/NAME, because --namespace is that of the Cluster.
 func (o *Options) nodeOf(ctx context.Context, pod, namespace, cluster string) (subject, error) {
-	key := client.ObjectKey{Namespace: namespace, Name: pod}
 	in, name, qualified := strings.Cut(pod, "/")
-	if qualified {
-		key = client.ObjectKey{Namespace: in, Name: name}
-	}
 	switch {
 	case o.from != "":
 		return subject{}, Exit{Misused, errors.New("--from: a record has no pods: name the node, as node/NAME")}
@@ -303,6 +290,8 @@ func (o *Options) nodeOf(ctx context.Context, pod, namespace, cluster string) (s
 		return subject{}, Exit{Misused, fmt.Errorf("pod/%[1]s: name its namespace too, as pod/NAMESPACE/%[1]s", pod)}
 	case cluster != "" && namespace == "":
 		return subject{}, Exit{Misused, fmt.Errorf("say with -n in which namespace Cluster %s is", cluster)}
+	case !qualified:
+		in, name = namespace, pod
 	}
 	management, err := o.client()
 	if err != nil {
@@ -317,13 +306,11 @@ func (o *Options) nodeOf(ctx context.Context, pod, namespace, cluster string) (s
 		}
 	}
 	found := &corev1.Pod{}
-	switch err := reader.Get(ctx, key, found); {
-	case client.IgnoreNotFound(err) != nil:
-		return subject{}, fmt.Errorf("read Pod %s: %w", key, err)
-	case err != nil:
-		return subject{}, fmt.Errorf("there is no Pod %s in %s", key, where)
-	case found.Spec.NodeName == "":
-		return subject{}, fmt.Errorf("the Pod %s is on no node", key)
+	if err := page.Read(ctx, reader, client.ObjectKey{Namespace: in, Name: name}, found, string(podKind)); err != nil {
+		return subject{}, fmt.Errorf("%w of %s", err, where)
+	}
+	if found.Spec.NodeName == "" {
+		return subject{}, fmt.Errorf("the Pod %s/%s is on no node", in, name)
 	}
 	return subject{kind: nodeKind, name: found.Spec.NodeName}, nil
 }

@@ -102,19 +102,18 @@ func parseSome(args []string, expected ...kind) ([]subject, error) {
 	if len(args) == 0 {
 		return nil, Exit{Misused, fmt.Errorf("expected %s", spelled(expected, "/NAME"))}
 	}
-	if len(args) > 1 && !strings.Contains(args[0], "/") {
-		called, names := args[0], args[1:]
-		args = make([]string, 0, len(names))
-		for _, name := range names {
-			if k, _ := kindCalled(called); strings.Contains(name, "/") && k != podKind {
-				const says = "%q: expected a name, as the kind is %s: write either KIND NAME or KIND/NAME"
-				return nil, Exit{Misused, fmt.Errorf(says, name, called)}
-			}
-			args = append(args, called+"/"+name)
-		}
+	called, names := args[0], args[1:]
+	if len(names) == 0 || strings.Contains(called, "/") {
+		called, names = "", args
 	}
-	named := make([]subject, len(args))
-	for i, arg := range args {
+	named := make([]subject, len(names))
+	for i, arg := range names {
+		if k, _ := kindCalled(called); called != "" && strings.Contains(arg, "/") && k != podKind {
+			const says = "%q: expected a name, as the kind is %s: write either KIND NAME or KIND/NAME"
+			return nil, Exit{Misused, fmt.Errorf(says, arg, called)}
+		} else if called != "" {
+			arg = called + "/" + arg
+		}
 		var err error
 		if named[i], err = parse(arg, expected...); err != nil {
 			return nil, err
@@ -125,10 +124,10 @@ func parseSome(args []string, expected ...kind) ([]subject, error) {
 
 func parseOne(args []string, expected ...kind) (subject, error) {
 	named, err := parseSome(args, expected...)
-	if err != nil {
+	switch {
+	case err != nil:
 		return subject{}, err
-	}
-	if len(named) > 1 {
+	case len(named) > 1:
 		return subject{}, Exit{Misused, fmt.Errorf("%q: expected one object, not %d", args, len(named))}
 	}
 	return named[0], nil

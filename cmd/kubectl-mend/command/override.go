@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
 // override is one call of `hold` or `allow`.
@@ -27,10 +27,9 @@ func (o *Options) hold() *cobra.Command {
 	b := override{byHand: &byHand{IOStreams: o.IOStreams, verb: "hold"}}
 	return b.flags(b.complete(o, &cobra.Command{
 		Short: "Hold remediations for some time, and record who asked and why",
-		Long: "Let no remediation of a Cluster, a check, a MachineDeployment, a machine or a host begin for some time, by a " +
-			"RemediationOverride. Remediations in progress go on, and machines are still judged. In the namespace of " +
-			"RemediationPolicies (--policy-namespace of the manager, mostly kubemend-system) also of a namespace or a failure " +
-			"domain.\n\nIt ends by itself. To end it before, delete the RemediationOverride.",
+		Long: "Let no remediation of the object begin for some time, by a RemediationOverride. Remediations in progress go on, and " +
+			"machines are still judged. A namespace or a failure domain is held in the namespace of RemediationPolicies, mostly " +
+			"kubemend-system.\n\nIt ends by itself. To end it before, delete the RemediationOverride.",
 		Example: fmt.Sprintf("  %[1]s hold cluster/prod -n metal --for 2h --reason \"switch swap, CHG-4711\"\n"+
 			"  %[1]s hold failuredomain/b07 -n kubemend-system --for 30m --reason \"power work\"", o.Name),
 	}, b.create, clusterKind, machineCheckKind, deploymentKind, machineKind, hostKind, namespaceKind, domainKind))
@@ -40,10 +39,8 @@ func (o *Options) allow() *cobra.Command {
 	b := override{byHand: &byHand{IOStreams: o.IOStreams, verb: "allow"}}
 	c := b.flags(b.complete(o, &cobra.Command{
 		Short: "Let remediations begin for some time although too many machines are unhealthy",
-		Long: "Let remediations of a check, or of all checks of a Cluster, begin for some time although more machines are unhealthy " +
-			"than the check allows, by a RemediationOverride. --max-unhealthy stands in place of the limit of the check, and " +
-			"--max-in-flight is how many may be under way at once. RemediationPolicies hold all the same; to lift the limits of one, " +
-			"name it.",
+		Long: "Let remediations begin for some time although more machines are unhealthy than the check allows, by a RemediationOverride " +
+			"with other limits. RemediationPolicies hold all the same; to lift the limits of one, name it.",
 		Example: fmt.Sprintf("  %[1]s allow mhc/workers -n metal --max-unhealthy 60%% --max-in-flight 2 --for 1h "+
 			"--reason \"power is back\"\n  %[1]s allow policy/racks -n kubemend-system --for 1h --reason \"power is back\"", o.Name),
 	}, b.create, clusterKind, machineCheckKind, policyKind))
@@ -69,7 +66,7 @@ func (b *override) create(ctx context.Context, named subject) error {
 	object.Namespace, object.GenerateName = named.namespace, b.verb+"-"+named.name+"-"
 	object.Spec = mendv1.RemediationOverrideSpec{
 		TargetRef: mendv1.OverrideTarget{Kind: string(named.kind), Name: named.name}, Reason: b.reason,
-		Action: map[string]mendv1.OverrideAction{"hold": mendv1.OverrideHold, "allow": mendv1.OverrideAllow}[b.verb],
+		Action: mendv1.OverrideAction(text.Capital(b.verb)),
 		Until:  metav1.NewTime(b.now.Add(b.lasts).Truncate(time.Second)),
 	}
 	if b.verb == "allow" && named.kind != policyKind {
@@ -95,11 +92,8 @@ func (b *override) create(ctx context.Context, named subject) error {
 	}
 	object.Spec.By = by
 	until := "until " + object.Spec.Until.UTC().Format(time.RFC3339)
-	if err := b.announce(named.String(), plan{text: until}); err != nil {
-		return err
-	}
-	done := map[string]string{"hold": "is held ", "allow": "is allowed "}[b.verb] + until
-	return b.carryOut(ctx, named.String(), done, func() error {
-		return b.client.Create(ctx, object, &client.CreateOptions{DryRun: b.writeOptions(), FieldManager: mendv1.CommandLineFieldOwner})
+	return b.carryOut(ctx, named, plan{
+		text: until, done: map[string]string{"hold": "is held ", "allow": "is allowed "}[b.verb] + until,
+		write: func(ctx context.Context) error { return b.client.Create(ctx, object) },
 	})
 }

@@ -151,8 +151,8 @@ func (o *Options) sayMissing(w *snapshot.Snapshot) {
 // whole seconds and an answer takes a while.
 const tolerated = 3 * time.Second
 
-// serverClock is the clock of the API server, from the Date header of the first answer. Managers renew their leases, and conditions change,
-// by the clocks of the cluster: with a user's clock a minute ahead, every manager's lease would look expired.
+// serverClock is the clock of the API server, from the Date header of the first answer; until then it is that of this machine. Managers
+// renew their leases by the clocks of the cluster: with a user's clock a minute ahead, every manager's lease would look expired.
 type serverClock struct {
 	clock.PassiveClock
 
@@ -161,7 +161,7 @@ type serverClock struct {
 	ahead atomic.Int64 // how far the API server's clock is ahead of this machine's: a time.Duration
 }
 
-// Now returns the time of the API server, or that of this machine until the API server has answered.
+// Now returns the time of the API server.
 func (c *serverClock) Now() time.Time { return c.PassiveClock.Now().Add(time.Duration(c.ahead.Load())) }
 
 // Since returns the time from t to now.
@@ -170,32 +170,25 @@ func (c *serverClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 // watch learns the API server's time from the first answer.
 func (c *serverClock) watch(next http.RoundTripper) http.RoundTripper {
 	return snapshot.RoundTripper(func(request *http.Request) (*http.Response, error) {
-		asked := c.PassiveClock.Now()
 		response, err := next.RoundTrip(request)
 		if err == nil {
-			c.first.Do(func() { c.learn(response.Header.Get("Date"), asked) })
+			c.first.Do(func() { c.learn(response.Header.Get("Date")) })
 		}
 		return response, err
 	})
 }
 
-// learn compares the Date header of an answer with the time on this machine, from the request (asked) to now. If the header is further than
-// `tolerated` outside, learn warns, and the clock follows the API server.
-func (c *serverClock) learn(said string, asked time.Time) {
+func (c *serverClock) learn(said string) {
 	date, err := http.ParseTime(said)
-	second, answered, differs := date.Add(time.Second), c.PassiveClock.Now(), "behind"
-	var ahead time.Duration
-	switch {
-	case err != nil:
-		return
-	case second.Add(tolerated).Before(asked):
-		ahead, differs = second.Sub(asked), "ahead of"
-	case date.After(answered.Add(tolerated)):
-		ahead = date.Sub(answered)
-	default:
+	ahead := date.Add(time.Second / 2).Sub(c.PassiveClock.Now()) // the header leaves out the fraction of the second
+	if err != nil || ahead.Abs() <= tolerated {
 		return
 	}
 	c.ahead.Store(int64(ahead))
+	differs := "behind"
+	if ahead < 0 {
+		differs = "ahead of"
+	}
 	_, _ = fmt.Fprintf(c.warn, "warning: the clock of this machine is %s %s that of the API server, which is the one that counts here\n",
 		ahead.Abs().Round(time.Second), differs)
 }

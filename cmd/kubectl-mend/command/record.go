@@ -21,14 +21,11 @@ func (o *Options) record() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "record",
 		Short: "Write all that the other commands read to a file",
-		Long: `Write all that the other commands read to a file: for a colleague without access to the cluster, or for later. The other
-commands read it with --from.
+		Long: `Write all that the other commands read to a file, for a colleague without access to the cluster, or for later. They read it
+with --from.
 
-The file is a List in JSON. It has names, labels and conditions of clusters, machines, nodes and hosts, and the events
-about them. It has no Secret, no address or credentials of a BMC, no content of other projects' templates, and no annotation that
-kubemend does not read.
-
-What you may not read is left out and reported.`,
+The file is a List in JSON. It has no Secret, no address or credentials of a BMC, no content of other projects' templates, and no annotation
+that kubemend does not read. What you may not read is left out and reported.`,
 		Example: fmt.Sprintf("  %[1]s record -A -o fleet.json\n  %[1]s record --cluster edge-3 -n metal > edge-3.json", o.Name),
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,12 +60,8 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 		return fmt.Errorf("write the record: %w", err)
 	}
 	o.sayMissing(taken)
-	nodes := 0
-	for _, cluster := range taken.Workloads() {
-		nodes += len(taken.Nodes(cluster))
-	}
-	_, err = fmt.Fprintf(o.ErrOut, "Recorded clusters: %d, machines: %d, their nodes: %d. Written to %s.\n",
-		len(snapshot.All[clusterv1.Cluster](taken, "")), len(snapshot.All[clusterv1.Machine](taken, "")), nodes, text.Below(name))
+	_, err = fmt.Fprintf(o.ErrOut, "Recorded clusters: %d, machines: %d. Written to %s.\n",
+		len(snapshot.All[clusterv1.Cluster](taken, "")), len(snapshot.All[clusterv1.Machine](taken, "")), text.Below(name))
 	return err
 }
 

@@ -76,7 +76,7 @@ func TestARecordIsWhatTheOtherCommandsRead(t *testing.T) {
 		t.Errorf("read was %+v, and printed %q", scope, out)
 	}
 	want := "Could not be read:\n  BareMetalHosts in all namespaces: forbidden: no\n" +
-		"Recorded clusters: 1, machines: 1, their nodes: 1. Written to " + file + ".\n"
+		"Recorded clusters: 1, machines: 1. Written to " + file + ".\n"
 	if errOut.String() != want {
 		t.Errorf("it says\n%s\nwant\n%s", errOut, want)
 	}
@@ -289,7 +289,7 @@ func TestWhereNothingCanBeReadIsNoPlaceWithoutAPast(t *testing.T) {
 	down := interceptor.NewClient(clientWith(t), interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return errors.New("the line is down")
 	}})
-	if _, _, err := observeHistory(t.Context(), down, "metal"); err == nil || err.Error() != "nothing could be read: Machines: the line is down" {
+	if _, _, err := observeHistory(t.Context(), down, "metal"); err == nil || err.Error() != "nothing could be read: RemediationRecords: the line is down" {
 		t.Errorf("where nothing answers: %v", err)
 	}
 }

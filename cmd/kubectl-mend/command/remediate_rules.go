@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
@@ -33,13 +34,13 @@ func refuse(why, fix string) plan {
 	if fix != "" {
 		why += ". " + fix
 	}
-	return plan{refuses, why}
+	return plan{outcome: refuses, text: why}
 }
 
 // planRemediation decides whether the command requests a remediation. It refuses if no controller would act on the request, or if the
 // request would exceed the limits of a check and no controller would block it.
 func planRemediation(facts *remediationFacts) plan {
-	machine := facts.machine
+	machine, marked := facts.machine, facts.marked
 	switch {
 	case machine == nil && facts.named.kind == hostKind:
 		return refuse("It belongs to no Machine", "To reboot it, annotate it with reboot.metal3.io")
@@ -47,18 +48,48 @@ func planRemediation(facts *remediationFacts) plan {
 		return refuse(byNodeCheck, "")
 	case !machine.DeletionTimestamp.IsZero():
 		return refuse(fmt.Sprintf("Machine %s is being deleted: there is nothing left to remediate", machine.Name), "")
-	case facts.underway:
-		return plan{staysSo, fmt.Sprintf("Machine %s is being remediated already", machine.Name)}
+	case facts.underway():
+		return plan{outcome: staysSo, text: fmt.Sprintf("Machine %s is being remediated already", machine.Name)}
 	case metav1.HasAnnotation(machine.ObjectMeta, clusterv1.RemediateMachineAnnotation):
-		return plan{staysSo, fmt.Sprintf("Machine %s has the annotation %s already", machine.Name, clusterv1.RemediateMachineAnnotation)}
-	case facts.alone != "":
-		return refuse(facts.alone, "")
-	case len(facts.after.Checks) > 0:
+		says := "Machine %s has the annotation %s already"
+		return plan{outcome: staysSo, text: fmt.Sprintf(says, machine.Name, clusterv1.RemediateMachineAnnotation)}
+	}
+	for _, key := range []string{clusterv1.MachineSkipRemediationAnnotation, clusterv1.PausedAnnotation} {
+		if metav1.HasAnnotation(machine.ObjectMeta, key) { // a power cycle by hand would begin all the same
+			return refuse("The machine has the annotation "+key, "")
+		}
+	}
+	if facts.paused { // else a request would begin whenever somebody ends the pause
+		return refuse(fmt.Sprintf("Cluster %s is paused (spec.paused)", machine.Spec.ClusterName), "")
+	}
+	if len(marked.Checks) > 0 {
 		return planByCheck(facts)
-	case len(facts.after.Unread) > 0, !facts.cycles(): // the user may not read the checks, or no check judges the machine
-		return refuse(facts.after.Message, facts.after.Next.Text)
+	}
+	if len(marked.Unread) > 0 || !facts.cycles() { // the user may not read the checks, or no check judges the machine
+		return refuse(marked.Message, marked.Next.Text)
 	}
 	return planCycle(facts)
+}
+
+func planByCheck(facts *remediationFacts) plan {
+	check := &facts.marked.Checks[0]
+	switch {
+	case targetOf(facts.marked) == nil || check.Mode != cliv1.ModeActing && !check.ActsElsewhere():
+		return refuse(cmp.Or(check.ModeMessage, check.NotJudged().Text(nil)), toDo(facts.marked.Next))
+	case facts.cycles():
+		return planCycle(facts)
+	case check.Kind == string(nodeCheckKind):
+		return refuse(byNodeCheck, "")
+	}
+	return planMark(facts)
+}
+
+// toDo returns what the user has to do next; empty if something happens by itself.
+func toDo(next cliv1.Step) string {
+	if !next.Manual {
+		return ""
+	}
+	return text.Capital(next.Text)
 }
 
 // targetOf returns the explained machine as its first check judges it; nil if no check judges it.
@@ -69,82 +100,63 @@ func targetOf(e *page.Explanation) *explain.Target {
 	return &e.Checks[0].Targets[0]
 }
 
-func planByCheck(facts *remediationFacts) plan {
-	check := &facts.after.Checks[0]
-	switch {
-	case targetOf(facts.after) == nil || check.Mode != cliv1.ModeActing && !check.ActsElsewhere():
-		fix := ""
-		if facts.after.Next.Manual {
-			fix = facts.after.Next.Text
-		}
-		return refuse(cmp.Or(check.ModeMessage, check.NotJudged().Text(nil)), fix)
-	case facts.cycles():
-		return planCycle(facts)
-	case check.Kind == string(nodeCheckKind):
-		return refuse(byNodeCheck, "")
-	}
-	return planMark(facts)
-}
-
 // planMark plans the annotation that marks a machine unhealthy for its check. The check's controller still applies its limits and blockers.
 func planMark(facts *remediationFacts) plan {
-	check, target, machine := &facts.after.Checks[0], targetOf(facts.before), facts.machine
-	const tooMany = clusterv1.MachineHealthCheckTooManyUnhealthyReason
-	healthy := target != nil && target.State == cliv1.StateHealthy && facts.before.Checks[0].Reason != tooMany
-	switch { // a status that the manager wrote (Written) does not count the new annotation, so compare the limit here
-	case healthy && (check.Reason == tooMany || target.Written != nil && check.Limits.Remaining < 1):
-		return refuse(fmt.Sprintf("Machine %s is healthy. If it were marked unhealthy, too many machines would be: "+
+	check, target, machine, template := &facts.marked.Checks[0], targetOf(facts.marked), facts.machine, facts.template()
+	// A status that the manager wrote (Written) does not count the new annotation, so compare the limit here.
+	tooMany := check.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason || target.Written != nil && check.Limits.Remaining < 1
+	switch {
+	case tooMany && !conditions.IsFalse(machine, clusterv1.MachineHealthCheckSucceededCondition):
+		return refuse(fmt.Sprintf("If Machine %s were marked unhealthy, too many machines would be: "+
 			"%s would not remediate any of them (%s)", machine.Name, check.String(), check.Allowance()), beyondLimits)
-	case facts.template == "" && metav1.GetControllerOf(machine) == nil:
+	case template == "" && metav1.GetControllerOf(machine) == nil:
 		return refuse(fmt.Sprintf("Machine %s has no owner that could replace it", machine.Name), "Delete it by hand")
 	}
 	says := fmt.Sprintf("the annotation %s marks Machine %s unhealthy for %s, whose limits count it like any other",
 		clusterv1.RemediateMachineAnnotation, machine.Name, check.String())
-	if blockerOf(check, targetOf(facts.after)) != nil {
+	if blockerOf(check, target) != nil {
 		says += "; the remediation waits until nothing blocks it"
 	}
-	if facts.template != "" { // a request from a template ends without removing the annotation
+	if template != "" { // a request from a template ends without removing the annotation
 		says += fmt.Sprintf("; the machine stays unhealthy until the annotation is removed: "+
-			"kubectl mend reset machine/%s, when its %s has done its work", machine.Name, facts.template)
+			"kubectl mend reset machine/%s, when its %s has done its work", machine.Name, template)
 	}
-	return plan{changes, says}
+	return plan{text: says}
 }
 
 // planCycle plans the HostRemediation that power-cycles the machine's host. No check blocks such a request later, so the command creates
 // it only if the check would remediate the machine now.
 func planCycle(facts *remediationFacts) plan {
-	machine, request := facts.machine, facts.request
-	if request == nil {
+	if facts.request == nil {
 		return refuse("HostRemediations are not installed in the management cluster",
 			"Install their CRD, or delete the machine, so that its owner replaces it")
 	}
-	switch cycle := facts.cycle; {
+	machine, request, cycle, its := facts.machine, facts.request, facts.cycle, facts.host.Host
+	switch {
 	case cycle.Reason == explain.NotServed, cycle.Reason == explain.NoManager:
-		fix := ""
-		if cycle.Next.Manual {
-			fix = text.Capital(cycle.Next.Text)
-		}
-		return refuse(cycle.Message, fix)
-	case facts.named.kind == hostKind && facts.host.Host == nil:
-		return refuse(fmt.Sprintf("Machine %s does not name this host as its own: %s", machine.Name, facts.host.Why), "")
-	case facts.named.kind == hostKind && facts.named.name != facts.host.Host.Name:
-		return refuse(fmt.Sprintf("Machine %s does not name this host as its own, but %s", machine.Name, facts.host.Host.Name), "")
+		return refuse(cycle.Message, toDo(cycle.Next))
+	case facts.named.kind == hostKind && (its == nil || its.Name != facts.named.name):
+		return refuse(fmt.Sprintf("Machine %s does not name this host as its own", machine.Name),
+			"Its host is on the page of kubectl mend explain machine/"+machine.Name)
 	}
-	if len(facts.after.Checks) > 0 {
-		check := &facts.after.Checks[0]
+	if len(facts.marked.Checks) > 0 {
+		check := &facts.marked.Checks[0]
 		if check.NodesNotReadable() {
 			return refuse(fmt.Sprintf("You may not read the nodes, so it is not known whether %s would allow the power cycle",
-				check.String()),
-				explain.ChecksUnreadNext.Text)
+				check.String()), explain.ChecksUnreadNext.Text)
 		}
-		if blocked := blockedBy(check, targetOf(facts.after)); blocked != "" {
+		if blocked := blockedBy(check, targetOf(facts.marked)); blocked != "" {
 			return refuse(fmt.Sprintf("%s would not remediate Machine %s now, and no limit would block a power cycle by hand: %s",
 				check.String(), machine.Name, explain.Clause(blocked)), beyondLimits)
 		}
 	}
-	return plan{changes, fmt.Sprintf("HostRemediation %s power-cycles its host, in %d attempts at most. "+
+	says := fmt.Sprintf("HostRemediation %s power-cycles its host, in %d attempts at most. "+
 		"If Machine %s is not healthy after them, its owner is asked to replace it, and the host is marked unhealthy",
-		request.Name, *request.Spec.Strategy.RetryLimit+1, machine.Name)}
+		request.Name, *request.Spec.Strategy.RetryLimit+1, machine.Name)
+	if len(cycle.Blockers) > 0 {
+		says += ". It does not begin yet: " + explain.Clause(cycle.Blockers[0].Text)
+	}
+	return plan{text: says}
 }
 
 // blockedBy returns why a check would not begin a remediation of its target now; empty if it would.

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -60,41 +59,31 @@ func (o *Options) printReport(ctx context.Context, q report.Question, since time
 	if err != nil {
 		return err
 	}
-	records, installed, err := listRecords(ctx, reader, namespace)
-	if err != nil {
-		return err
+	records, err := listRecords(ctx, reader, namespace)
+	if meta.IsNoMatchError(err) {
+		_, _ = fmt.Fprintln(o.ErrOut, "RemediationRecords are not installed, so no remediation was recorded.")
+	} else if err != nil {
+		return fmt.Errorf("RemediationRecords: %w", err)
 	}
 	if q.Now = o.Clock.Now(); since > 0 {
 		q.Since = q.Now.Add(-since)
 	}
-	if !installed {
-		_, _ = fmt.Fprintln(o.ErrOut, "RemediationRecords are not installed, so no remediation was recorded.")
-	}
 	found := report.Of(records, q)
 	return o.print(found, func() error {
-		return report.Print(o.Out, found, text.Layout{Width: text.Width(o.Out), Wide: o.isWide(), Namespaces: namespace == ""})
+		layout := o.layout()
+		layout.Namespaces = namespace == ""
+		return report.Print(o.Out, found, layout)
 	})
 }
 
-// listRecords lists the RemediationRecords of a namespace, or of all if it is empty, sorted by name. It returns false if their kind is not
-// installed.
-func listRecords(ctx context.Context, reader client.Reader, namespace string) ([]*mendv1.RemediationRecord, bool, error) {
+func listRecords(ctx context.Context, reader client.Reader, namespace string) ([]*mendv1.RemediationRecord, error) {
 	list := &mendv1.RemediationRecordList{}
 	err := reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
-	switch {
-	case meta.IsNoMatchError(err):
-		return nil, false, nil
-	case err != nil:
-		return nil, true, fmt.Errorf("RemediationRecords: %w", err)
-	}
 	records := make([]*mendv1.RemediationRecord, len(list.Items))
 	for i := range list.Items {
 		records[i] = &list.Items[i]
 	}
-	slices.SortFunc(records, func(a, b *mendv1.RemediationRecord) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	return records, true, nil
+	return records, err
 }
 
 var historyOf = []kind{machineKind, hostKind, nodeKind, machineCheckKind, nodeCheckKind, clusterKind}
@@ -134,48 +123,45 @@ func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.D
 		return err
 	}
 	s.Namespace = namespace
-	records, _, unread := listRecords(ctx, reader, namespace)
+	objects, trouble, err := observeHistory(ctx, reader, namespace)
+	if err != nil {
+		return err
+	}
 	now := o.Clock.Now()
 	if since > 0 {
 		s.Since = now.Add(-since)
 	}
-	records = slices.DeleteFunc(records, func(record *mendv1.RemediationRecord) bool { return !s.Concerns(record) })
-	objects, trouble, err := observeHistory(ctx, reader, s.Namespace)
-	if err != nil && len(records) == 0 {
-		return err
-	}
-	if unread != nil {
-		trouble = append(trouble, unread.Error())
-	}
-	objects.Records = records
+	objects.Records = slices.DeleteFunc(objects.Records, func(record *mendv1.RemediationRecord) bool { return !s.Concerns(record) })
 	found := history.Of(objects, s)
 	found.ReadErrors = trouble
 	return o.print(found, func() error {
-		return o.printHistory(found, s, text.Layout{
-			Now: now, Width: text.Width(o.Out), UTC: utc, Wide: o.isWide(), Namespaces: s.Namespace == "", Paint: o.painter(o.Out),
-		})
+		layout := o.layout()
+		layout.Now, layout.UTC, layout.Namespaces = now, utc, namespace == ""
+		return o.printHistory(found, s, layout)
 	})
 }
 
-// observeHistory reads Machines and events of a namespace, or of all if it is empty. It returns a line of trouble for each kind that could
-// not be read, and an error if no kind could. A kind that is not installed is no trouble.
+// observeHistory reads records, Machines and events of a namespace, or of all if it is empty. It returns a line of trouble for each kind
+// that could not be read, and an error if no kind could. A kind that is not installed is no trouble.
 func observeHistory(ctx context.Context, c client.Reader, namespace string) (*history.Objects, []string, error) {
 	var machines clusterv1.MachineList
 	var events, ofNodes eventsv1.EventList
 	var trouble []string
-	list := func(into client.ObjectList, namespace, what string) {
-		if err := c.List(ctx, into, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) {
+	failed := func(what string, err error) {
+		if err != nil && !meta.IsNoMatchError(err) {
 			trouble = append(trouble, what+": "+err.Error())
 		}
 	}
-	list(&machines, namespace, "Machines")
-	list(&events, namespace, "events")
-	objects := &history.Objects{Events: events.Items, Machines: machines.Items}
-	if len(trouble) == 2 {
-		return objects, trouble, fmt.Errorf("nothing could be read: %s", trouble[0])
+	records, err := listRecords(ctx, c, namespace)
+	failed("RemediationRecords", err)
+	failed("Machines", c.List(ctx, &machines, client.InNamespace(namespace)))
+	failed("events", c.List(ctx, &events, client.InNamespace(namespace)))
+	objects := &history.Objects{Events: events.Items, Machines: machines.Items, Records: records}
+	if len(trouble) == 3 {
+		return nil, trouble, fmt.Errorf("nothing could be read: %s", trouble[0])
 	}
 	if namespace != "" && namespace != metav1.NamespaceDefault { // events about cluster-scoped objects are in namespace default
-		list(&ofNodes, metav1.NamespaceDefault, "events about nodes")
+		failed("events about nodes", c.List(ctx, &ofNodes, client.InNamespace(metav1.NamespaceDefault)))
 	}
 	for _, event := range ofNodes.Items {
 		if about := event.Regarding.Kind; about == string(nodeKind) || about == string(nodeCheckKind) {
@@ -190,13 +176,14 @@ func (o *Options) printHistory(found *cliv1.History, s history.Scope, layout tex
 		_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("could not be read, and is left out: "+t, 4, text.Width(o.ErrOut)))
 	}
 	switch {
-	case len(found.Items) == 0 && s.Since.IsZero():
-		_, err := fmt.Fprintln(o.ErrOut, "No RemediationRecord and no event was found.")
-		return err
 	case len(found.Items) == 0:
-		_, err := fmt.Fprintln(o.ErrOut, s.Since.UTC().Format("No RemediationRecord and no event was found since 2006-01-02 15:04:05 UTC."))
+		since := ""
+		if !s.Since.IsZero() {
+			since = s.Since.UTC().Format(" since 2006-01-02 15:04:05 UTC")
+		}
+		_, err := fmt.Fprintf(o.ErrOut, "No RemediationRecord and no event was found%s.\n", since)
 		return err
-	case o.output.format == svg:
+	case o.format == svg:
 		return history.SVG(o.Out, found.Items)
 	}
 	return history.Print(o.Out, found.Items, layout)

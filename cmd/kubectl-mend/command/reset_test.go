@@ -40,7 +40,7 @@ func keptOff(uid string) func(*place) {
 // remediated adds a HostRemediation of w1 in a state. A remediation that has not ended has a finalizer.
 func remediated(state string, finalizers ...string) func(*place) {
 	return func(p *place) {
-		rem := requestByHand(p.machines["w1"], nil)
+		rem := byHandOf(p.t, p.machines["w1"])
 		rem.UID, rem.Finalizers = "rem", finalizers
 		rem.Annotations = map[string]string{mendv1.PowerCycleAnnotation: `{"state":"` + state + `"}`}
 		p.objects = append(p.objects, rem)

@@ -233,20 +233,12 @@ func TestTheKeysOfK9sAreForKindsThatAreExplained(t *testing.T) {
 	}
 }
 
-// The page lists the commands.
-func TestEveryCommandIsListed(t *testing.T) {
-	content := contentOf(t, readme)
-	root := New(genericiooptions.NewTestIOStreamsDiscard(), "kubectl mend", "dev")
-	for _, c := range root.Commands() {
-		if row := "`kubectl mend " + c.Name() + "`"; !strings.Contains(content, row) {
+func TestEveryCommandIsListedAndShowsAnExample(t *testing.T) {
+	content, root := contentOf(t, readme), New(genericiooptions.NewTestIOStreamsDiscard(), "kubectl mend", "dev")
+	for _, c := range append(root.Commands(), root) {
+		if row := "`kubectl mend " + c.Name() + "`"; c != root && !strings.Contains(content, row) {
 			t.Errorf("%s does not list %s", readme, row)
 		}
-	}
-}
-
-func TestEveryCommandShowsAnExample(t *testing.T) {
-	root := New(genericiooptions.NewTestIOStreamsDiscard(), "kubectl mend", "dev")
-	for _, c := range append(root.Commands(), root) {
 		for line := range strings.SplitSeq(c.Example, "\n") {
 			if !strings.Contains(line, c.CommandPath()) || !strings.HasPrefix(line, "  ") {
 				t.Errorf("%s: the example %q does not show how it is called", c.CommandPath(), line)

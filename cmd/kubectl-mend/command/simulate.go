@@ -15,7 +15,6 @@ import (
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/simulate"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
 const unlimited = -1
@@ -33,12 +32,11 @@ func (o *Options) simulate() *cobra.Command {
 		Use:   "simulate [-f FILE] [--fail WHAT] [--fail-domain NAME] [--set LIMIT=VALUE]",
 		Short: "Show which remediations a check would start, before it is applied, and when machines fail",
 		Long: `Show which remediations checks would start, when, and what their limits answer: now, and, with --fail, while nodes fail.
-With -f, the checks of a file are simulated as if they were applied; an unclaimed MachineHealthCheck of the file as if it were claimed.
-Without -f, the checks of the cluster are. With --set, they have another limit. Policies and overrides of the cluster apply as well.
+With -f, the checks of a file are simulated as if they were applied and claimed; without it, those of the cluster. Policies and overrides of
+the cluster apply as well.
 
-The cluster is read once. The controllers decide on a copy of it in memory, with a clock that jumps from one event to the next; nothing is
-written to the cluster. What others do about a remediation is not simulated: it is over, and its machine healthy again, --takes after it
-has started.
+The controllers decide on a copy of the cluster in memory, with a clock that jumps from one event to the next. What others do about a
+remediation is not simulated: it is over, and its machine healthy again, --takes after it has started.
 
 The exit code is 0 if no remediation would start, 3 if one would, and 4 if they would be more than --at-most.`,
 		Example: fmt.Sprintf("  %[1]s simulate -f check.yaml\n  %[1]s simulate -f check.yaml --fail 3 --for 20m\n"+
@@ -53,9 +51,7 @@ The exit code is 0 if no remediation would start, 3 if one would, and 4 if they 
 			if err != nil {
 				return err
 			}
-			err = o.print(answer, func() error {
-				return simulate.Print(o.Out, answer, text.Layout{Width: o.width(), Paint: o.painter(o.Out)})
-			})
+			err = o.print(answer, func() error { return simulate.Print(o.Out, answer, o.layout()) })
 			return errors.Join(err, s.verdict(answer))
 		},
 	}

@@ -12,24 +12,21 @@ import (
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 func (o *Options) status() *cobra.Command {
 	var all bool
 	scope := snapshot.Scope{Restless: true}
-	var layout text.Layout
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "List all checks: which controller acts, how many targets are healthy, how much of the limit is used, what is next",
-		Long: "List all checks, one row each: which controller acts, how many targets are healthy, pending, unhealthy, unknown and being " +
-			"remediated, how much of the limit is used, and what happens next. Below them: machines that no check covers, " +
-			"which hosts are out of service, whether a manager runs, and which kinds it does not serve.",
+		Long: "List all checks, one row each. Below them: machines that no check covers, hosts that are out of service, " +
+			"whether a manager runs, and which kinds it does not serve.",
 		Example: fmt.Sprintf("  %[1]s status -A\n  %[1]s status --cluster edge-3", o.Name),
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			layout.NotOK = o.allNamespaces && !all
-			return o.printStatus(c.Context(), scope, layout)
+			return o.printStatus(c.Context(), scope, o.allNamespaces && !all)
 		},
 	}
 	c.Flags().StringVar(&scope.Cluster, "cluster", "",
@@ -43,7 +40,7 @@ func (o *Options) status() *cobra.Command {
 	return c
 }
 
-func (o *Options) printStatus(ctx context.Context, scope snapshot.Scope, layout text.Layout) error {
+func (o *Options) printStatus(ctx context.Context, scope snapshot.Scope, notOK bool) error {
 	namespace, err := o.namespace()
 	if err != nil {
 		return err
@@ -60,7 +57,8 @@ func (o *Options) printStatus(ctx context.Context, scope snapshot.Scope, layout 
 		return err
 	}
 	return o.print(s.Document(), func() error {
-		layout.Width, layout.Paint, layout.Wide, layout.Namespaces = text.Width(o.Out), o.painter(o.Out), o.isWide(), namespace == ""
+		layout := o.layout()
+		layout.NotOK, layout.Namespaces = notOK, namespace == ""
 		return s.Print(o.Out, layout)
 	})
 }
@@ -75,10 +73,7 @@ func clusterIsThere(ctx context.Context, reader client.Reader, namespace, name s
 	unread := reader.List(ctx, list, client.InNamespace(namespace)) // if this fails, the Cluster may exist, and the answer has the error
 	called := func(c clusterv1.Cluster) bool { return c.Name == name }
 	if unread == nil && !slices.ContainsFunc(list.Items, called) {
-		if namespace == "" {
-			return fmt.Errorf("there is no Cluster %s in any namespace", name)
-		}
-		return fmt.Errorf("there is no Cluster %s in namespace %s", name, namespace)
+		return explain.NoSuch("Cluster", namespace, name)
 	}
 	return nil
 }

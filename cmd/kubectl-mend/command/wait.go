@@ -41,11 +41,9 @@ func (o *Options) wait() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "wait (KIND NAME... | KIND/NAME...) --for=PHASE",
 		Short: "Wait until a machine, a node or a host is healthy, remediated or unhealthy",
-		Long: "Wait until an object is in the phase that --for names, by the answer of explain: healthy, pending, remediating, blocked " +
-			"or unknown. unhealthy is remediating or blocked; remediated is healthy with no remediation in flight, or that the object " +
-			"is gone; capacity-back is that the machine in its place has a Ready node too. Each change of the state is printed on the " +
-			"standard error.\n\nA MachineDeployment, a KubeadmControlPlane or a Cluster is healthy when all of its machines have a " +
-			"Ready node.",
+		Long: "Wait until an object is in the phase that --for names, by the answer of explain. unhealthy is remediating or blocked; " +
+			"remediated is healthy with no remediation in flight, or gone; capacity-back is that the machine in its place has a Ready " +
+			"node too. Of a MachineDeployment, a KubeadmControlPlane or a Cluster, healthy is that all machines have a Ready node.",
 		Example: fmt.Sprintf("  %[1]s wait machine/workers-x7k2p --for=healthy --timeout=10m\n  %[1]s wait host/rack3-11 "+
 			"--for=remediated --timeout=30m\n  %[1]s wait md/workers --for=capacity-back --timeout=1h", o.Name),
 		RunE: func(c *cobra.Command, args []string) error { return w.run(c.Context(), args) },
@@ -95,7 +93,8 @@ func (w *waiting) await(ctx, limited context.Context, named subject) error {
 		case err != nil && (!errors.As(err, &gone) || w.until != untilRemediated):
 			return false, err
 		case err != nil || met(w.until, e):
-			return true, w.ends(named, e)
+			_, err := fmt.Fprintf(w.Out, "%s/%s condition met\n", strings.ToLower(named.kind.gvk().GroupKind().String()), named.name)
+			return true, err // as kubectl wait
 		default:
 			if found = string(e.Phase); e.Reason != "" {
 				found += " (" + e.Reason + ")"
@@ -113,16 +112,6 @@ func (w *waiting) await(ctx, limited context.Context, named subject) error {
 	case wait.Interrupted(err):
 		return fmt.Errorf("timed out waiting for %s on %s: it is %s", w.until, named, state)
 	}
-	return err
-}
-
-// ends prints that the condition is met, as kubectl wait does. e is nil if the object is gone.
-func (w *waiting) ends(named subject, e *page.Explanation) error {
-	called, name := named.kind, named.name
-	if e != nil {
-		called, name = kind(e.Subject.Kind), e.Subject.Name
-	}
-	_, err := fmt.Fprintf(w.Out, "%s/%s condition met\n", strings.ToLower(called.gvk().GroupKind().String()), name)
 	return err
 }
 

@@ -31,25 +31,25 @@ type Objects struct {
 // later.
 const alike = time.Minute
 
-// Of returns what has happened within a scope, oldest first.
+// Of returns what has happened within a scope, oldest first. Of an event and a step of a record that tell the same fact, it has the one
+// that says more.
 func Of(o *Objects, s Scope) *cliv1.History {
 	events := eventsWithin(o, s)
-	told := map[cliv1.Reference][]*event{}
-	for i := range events {
-		told[events[i].Object] = append(told[events[i].Object], &events[i])
-		if related := events[i].related.Reference; related != events[i].Object { // events of a power cycle may be on its host
-			told[related] = append(told[related], &events[i])
-		}
-	}
 	entries := make([]cliv1.HistoryEntry, 0, len(events)+8*len(o.Records))
 	for _, record := range o.Records {
-		entries = append(entries, ofRecord(record, told)...)
+		steps := stepsOf(record)
+		all := slices.Clone(steps)
+		events = slices.DeleteFunc(events, func(e event) bool {
+			if !e.isOf(record) {
+				return false
+			}
+			steps = slices.DeleteFunc(steps, e.saysMoreThan)
+			return slices.ContainsFunc(all, e.saysTheSameAs)
+		})
+		entries = append(entries, steps...)
 	}
 	for i := range events {
-		e := &events[i]
-		if !slices.ContainsFunc(o.Records, func(record *mendv1.RemediationRecord) bool { return recordTells(record, e) }) {
-			entries = append(entries, e.HistoryEntry)
-		}
+		entries = append(entries, events[i].HistoryEntry)
 	}
 	entries = slices.DeleteFunc(entries, func(e cliv1.HistoryEntry) bool { return e.Time.IsZero() || latest(&e).Before(s.Since) })
 	slices.SortStableFunc(entries, inOrder)
@@ -192,20 +192,19 @@ func objectOf(ref *corev1.ObjectReference) object {
 	return o
 }
 
-// together is how far apart the events of one step may be.
-const together = 5 * time.Second
-
 // once drops the copies of an event that a controller sends for several objects: it keeps the event of the remediation, and drops those of
 // its host and machine.
 func once(events []event) []event {
-	told := map[cliv1.Reference][]event{}
+	type fact struct {
+		cliv1.Reference
+		reason, message string
+	}
+	told := map[fact]bool{}
 	for _, e := range events {
-		told[e.Object] = append(told[e.Object], e)
+		told[fact{e.Object, e.Reason, e.Message}] = true
 	}
 	return slices.DeleteFunc(events, func(e event) bool {
-		return e.related.Kind != "" && e.related != e.about && slices.ContainsFunc(told[e.related.Reference], func(other event) bool {
-			return other.Reason == e.Reason && other.Message == e.Message && other.Time.Sub(e.Time.Time).Abs() <= together
-		})
+		return e.related.Kind != "" && e.related != e.about && told[fact{e.related.Reference, e.Reason, e.Message}]
 	})
 }
 

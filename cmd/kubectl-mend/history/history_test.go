@@ -175,7 +175,7 @@ func rename(o corev1.ObjectReference, uid types.UID) corev1.ObjectReference {
 func TestARecordSaysWhoAskedForARemediation(t *testing.T) {
 	r := replacing()
 	r.Spec.Requester.User = "alice"
-	if got := ofRecord(r, nil)[0].Message; got != "remediation decided, requested by alice: Ready=Unknown" {
+	if got := stepsOf(r)[0].Message; got != "remediation decided, requested by alice: Ready=Unknown" {
 		t.Errorf("it says %q", got)
 	}
 }

@@ -41,7 +41,7 @@ var toldOnce = map[string][]string{
 }
 
 // toldBy maps the reason of a step to the reasons of events that say more: the step says what a request waits for, and the event what was
-// done. A step with the value nil is always left out.
+// done.
 var toldBy = map[string][]powercycle.Reason{
 	records.RemediatorActs:             {powercycle.PowerOffRequestedReason, powercycle.RebootRequestedReason},
 	string(powercycle.PoweringOff):     {powercycle.PowerOffRequestedReason},
@@ -50,36 +50,20 @@ var toldBy = map[string][]powercycle.Reason{
 	string(powercycle.Rebooting):       {powercycle.RebootRequestedReason},
 	string(powercycle.Booting):         {powercycle.PoweredOnReason, powercycle.PoweredOnAgainReason},
 	string(powercycle.RequestingOwner): {powercycle.OwnerRequestedReason},
-	records.RemediationInProgress:      nil,
 }
 
-func stepsOf(r *mendv1.RemediationRecord) []mendv1.RecordStep {
+// stepsOf returns the decision and the steps of a record.
+func stepsOf(r *mendv1.RemediationRecord) []cliv1.HistoryEntry {
 	decided := mendv1.RecordStep{Time: metav1.NewMicroTime(r.Spec.Decided.Time), Reason: decidedReason, Message: decidedOf(r)}
-	return append([]mendv1.RecordStep{decided}, r.Status.Steps...)
-}
-
-// ofRecord returns the steps of a record, without those for which an event says more.
-func ofRecord(r *mendv1.RemediationRecord, told map[cliv1.Reference][]*event) []cliv1.HistoryEntry {
-	target := cliv1.Reference{}
-	if ref := cmp.Or(r.Spec.Target.Machine, r.Spec.Target.Node, r.Spec.Target.Host); ref != nil {
-		target = recordRef(ref, r)
-	}
+	target := cmp.Or(r.Spec.Target.Machine, r.Spec.Target.Node, r.Spec.Target.Host, &mendv1.RecordRef{})
 	entries := make([]cliv1.HistoryEntry, 0, len(r.Status.Steps)+1)
-	for _, step := range stepsOf(r) {
-		object := target
-		if step.Object != nil {
-			object = recordRef(step.Object, r)
-		}
-		more, waits := toldBy[step.Reason]
-		exactly := func(e *event) bool {
-			return e.near(step.Time.Time) && slices.Contains(more, powercycle.Reason(e.Reason))
-		}
-		if waits && (more == nil || slices.ContainsFunc(told[object], exactly)) {
+	for _, step := range append([]mendv1.RecordStep{decided}, r.Status.Steps...) {
+		if step.Reason == records.RemediationInProgress { // the other steps tell how it goes on
 			continue
 		}
 		entries = append(entries, cliv1.HistoryEntry{
-			Time: metav1.NewTime(step.Time.UTC()), Type: eventType(step.Reason == givenUp), Reason: step.Reason, Object: object,
-			Message: step.Message, Source: cliv1.SourceRecord,
+			Time: metav1.NewTime(step.Time.UTC()), Type: eventType(step.Reason == givenUp), Reason: step.Reason,
+			Object: recordRef(cmp.Or(step.Object, target), r), Message: step.Message, Source: cliv1.SourceRecord,
 			Record: &cliv1.Reference{Kind: "RemediationRecord", Namespace: r.Namespace, Name: r.Name},
 		})
 	}
@@ -100,24 +84,27 @@ func decidedOf(r *mendv1.RemediationRecord) string {
 	return s
 }
 
-// recordTells reports whether a step of a record says the same as an event. A record does not count for an object in another namespace,
-// because its writer may have no rights there.
-func recordTells(r *mendv1.RemediationRecord, e *event) bool {
+// isOf reports whether a record may tell the fact of an event. A record does not count for an object in another namespace, because its
+// writer may have no rights there.
+func (e *event) isOf(r *mendv1.RemediationRecord) bool {
 	over := r.Status.Ended != nil && e.Time.After(r.Status.Ended.Add(alike)) // a cheap test first: there may be thousands of records
 	tells := func(o *object) bool {
 		return !o.isCheck() && (o.Namespace == "" || o.Namespace == r.Namespace) && names(r, o, e.Time.Time)
 	}
-	if over || !tells(&e.about) && !tells(&e.related) {
-		return false
+	return !over && (tells(&e.about) || tells(&e.related))
+}
+
+func (e *event) saysMoreThan(step cliv1.HistoryEntry) bool {
+	return e.near(step.Time.Time) && slices.Contains(toldBy[step.Reason], powercycle.Reason(e.Reason))
+}
+
+func (e *event) saysTheSameAs(step cliv1.HistoryEntry) bool {
+	quoted := strings.Count(step.Message, " ") >= 2 && strings.Contains(e.Message, step.Message) // fewer words may match by chance
+	same := quoted || step.Reason == e.Reason
+	if reasons, known := toldOnce[e.Reason]; known {
+		same = slices.Contains(reasons, step.Reason)
 	}
-	return slices.ContainsFunc(stepsOf(r), func(step mendv1.RecordStep) bool {
-		quoted := strings.Count(step.Message, " ") >= 2 && strings.Contains(e.Message, step.Message) // fewer words may match by chance
-		same, known := toldOnce[e.Reason]
-		if known {
-			return e.near(step.Time.Time) && slices.Contains(same, step.Reason)
-		}
-		return e.near(step.Time.Time) && (quoted || step.Reason == e.Reason)
-	})
+	return e.near(step.Time.Time) && same
 }
 
 // recordRef returns an object that a record names. A reference without a namespace is in the namespace of the record.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,7 +41,7 @@ func Of(records []*mendv1.RemediationRecord, q Question) *cliv1.Report {
 		RepeatedAtLeast: often, RepeatedWithin: metav1.Duration{Duration: window},
 	}
 	total, groups := &tally{}, map[string]*tally{}
-	begun := make([]*mendv1.RemediationRecord, 0, len(records))
+	var begun []*mendv1.RemediationRecord
 	for _, record := range records {
 		switch {
 		case record.Spec.Decided.Time.Before(q.Since), q.Cluster != "" && record.Spec.Target.ClusterName != q.Cluster:
@@ -73,13 +74,10 @@ func Of(records []*mendv1.RemediationRecord, q Question) *cliv1.Report {
 
 // named returns NAMESPACE/NAME of an object; empty if object is nil.
 func named(object *cliv1.Reference) string {
-	switch {
-	case object == nil:
+	if object == nil {
 		return ""
-	case object.Namespace == "":
-		return object.Name
 	}
-	return object.Namespace + "/" + object.Name
+	return strings.TrimPrefix(object.Namespace+"/"+object.Name, "/")
 }
 
 // groupOf returns the group of a record. Only the fields of the dimensions in by are set.
@@ -180,20 +178,21 @@ type identity struct {
 // outlives its machines. Machines and hosts count in the namespace of the record, whatever it says, so that a tenant who may write records
 // cannot make them count for machines of other tenants.
 func identify(record *mendv1.RemediationRecord) []identity {
-	target, objects := &record.Spec.Target, make([]identity, 0, 2)
-	if host := target.Host; host != nil {
-		objects = append(objects, identity{Reference: cliv1.Reference{Kind: host.Kind, Namespace: record.Namespace, Name: host.Name}})
+	target := &record.Spec.Target
+	var objects []identity
+	add := func(ref *mendv1.RecordRef, namespace, cluster string) {
+		objects = append(objects, identity{cliv1.Reference{Kind: ref.Kind, Namespace: namespace, Name: ref.Name}, cluster})
+	}
+	if target.Host != nil {
+		add(target.Host, record.Namespace, "")
 	}
 	switch {
+	case target.Machine != nil && target.ClusterName == "": // of a NodeHealthCheck: the machine may be in another namespace
+		add(target.Machine, target.Machine.Namespace, "")
 	case target.Machine != nil:
-		machine := cliv1.Reference{Kind: target.Machine.Kind, Namespace: target.Machine.Namespace, Name: target.Machine.Name}
-		if target.ClusterName != "" { // without one, the record is of a NodeHealthCheck, whose machine may be in another namespace
-			machine.Namespace = record.Namespace
-		}
-		objects = append(objects, identity{Reference: machine})
+		add(target.Machine, record.Namespace, "")
 	case target.Node != nil:
-		node := cliv1.Reference{Kind: target.Node.Kind, Name: target.Node.Name}
-		objects = append(objects, identity{node, record.Namespace + "/" + target.ClusterName})
+		add(target.Node, "", record.Namespace+"/"+target.ClusterName)
 	}
 	return objects
 }
