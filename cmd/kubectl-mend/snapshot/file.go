@@ -34,8 +34,7 @@ import (
 type header struct {
 	metav1.TypeMeta `json:",inline"`
 
-	Taken   time.Time `json:"taken"`
-	Missing []Missing `json:"missing,omitempty"`
+	Taken time.Time `json:"taken"`
 	// Kinds are the kinds that were read, by KIND.GROUP.
 	Kinds map[string]*kind `json:"kinds,omitempty"`
 	// Workloads are the workload clusters, by NAMESPACE/NAME.
@@ -48,7 +47,7 @@ var headerType = metav1.TypeMeta{APIVersion: mendv1.GroupVersion.String(), Kind:
 // addresses or credentials of BMCs, and no content of other projects' templates.
 func (s *Snapshot) Save(to io.Writer) error {
 	head := &header{
-		TypeMeta: headerType, Taken: s.Taken, Missing: s.Missing(), Kinds: map[string]*kind{}, Workloads: map[string]*workloadCluster{},
+		TypeMeta: headerType, Taken: s.Taken, Kinds: map[string]*kind{}, Workloads: map[string]*workloadCluster{},
 	}
 	items := []any{head}
 	for _, k := range s.installed() {
@@ -106,7 +105,7 @@ func Load(from io.Reader) (*Snapshot, error) {
 
 // takeHeader adds to the snapshot, which has its objects already, what its header says.
 func (s *Snapshot) takeHeader(head *header) error {
-	s.Taken, s.missing, s.Clock = head.Taken, head.Missing, clocktesting.NewFakePassiveClock(head.Taken)
+	s.Taken, s.Clock = head.Taken, clocktesting.NewFakePassiveClock(head.Taken)
 	for name, said := range head.Kinds {
 		if said == nil || len(said.Versions) == 0 {
 			return fmt.Errorf("load the objects of kind %s: it has no version", name)

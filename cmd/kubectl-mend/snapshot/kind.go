@@ -144,26 +144,21 @@ func (k *kind) remember(q question, err error) {
 	if said := apierrors.APIStatus(nil); errors.As(err, &said) {
 		found.Why = new(said.Status())
 	} else if err != nil {
-		found.Why = &metav1.Status{Message: err.Error()}
+		found.Why = &metav1.Status{Message: why(err)}
 	}
 	k.Answers = append(slices.DeleteFunc(k.Answers, func(a answer) bool { return a.question == q }), found)
 	slices.SortFunc(k.Answers, func(a, b answer) int { return a.compare(b.question) })
 }
 
-// covered reports whether anything was listed in a namespace or, if not, in all namespaces. It returns an error if every such list failed.
+// covered reports whether anything was listed in a namespace or in all namespaces. It returns an error if every such list failed.
 func (k *kind) covered(namespace string) (asked bool, why error) {
-	for _, about := range []string{namespace, metav1.NamespaceAll} {
-		for i := range k.Answers {
-			switch a := &k.Answers[i]; {
-			case a.Namespace != about:
-			case a.Why == nil:
-				return true, nil
-			case !asked:
-				asked, why = true, unreadError{&apierrors.StatusError{ErrStatus: *a.Why}}
-			}
-		}
-		if asked {
-			break
+	for i := range k.Answers {
+		switch a := &k.Answers[i]; {
+		case a.Namespace != namespace && a.Namespace != metav1.NamespaceAll:
+		case a.Why == nil:
+			return true, nil
+		case !asked:
+			asked, why = true, unreadError{&apierrors.StatusError{ErrStatus: *a.Why}}
 		}
 	}
 	return asked, why

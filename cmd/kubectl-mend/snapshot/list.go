@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,12 +144,7 @@ func (r *source) ask(ctx context.Context, gvk schema.GroupVersionKind, k *kind, 
 	if ctx.Err() != nil {
 		return err
 	}
-	if err == nil {
-		r.snapshot.remember(k, q, nil)
-		return nil
-	}
-	r.snapshot.remember(k, q, fmt.Errorf("list %s: %w", plural(k.Kind), err))
-	r.snapshot.Lacks(q.what(k), why(err))
+	r.snapshot.remember(k, q, err)
 	return err
 }
 
@@ -207,35 +201,25 @@ func inCluster(obj client.Object, cluster string) bool {
 	return true
 }
 
-// NodesOf is the prefix of Missing.What if the nodes of a workload cluster could not be read.
-const NodesOf = "Nodes of cluster "
-
-// Missing names objects that could not be read.
-type Missing struct {
-	// What could not be read, such as "BareMetalHosts in all namespaces".
-	What string `json:"what"`
-	// Why it could not be read.
-	Why string `json:"why"`
-}
-
-// String returns what could not be read, and why.
-func (m Missing) String() string { return m.What + ": " + m.Why }
-
-// Missing returns what could not be read, sorted.
-func (s *Snapshot) Missing() []Missing {
+// Missing returns what could not be read, and why, sorted: "BareMetalHosts in all namespaces: forbidden: ...".
+func (s *Snapshot) Missing() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return slices.Clone(s.missing)
-}
-
-// Lacks notes that something could not be read.
-func (s *Snapshot) Lacks(what, why string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if m := (Missing{what, why}); !slices.Contains(s.missing, m) {
-		s.missing = append(s.missing, m)
-		slices.SortFunc(s.missing, func(a, b Missing) int { return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Why, b.Why)) })
+	var missing []string
+	for _, k := range s.kinds {
+		for _, a := range k.Answers {
+			if a.Why != nil && a.Why.Message != errNoNodeCheck.Error() {
+				missing = append(missing, a.what(k)+": "+why(&apierrors.StatusError{ErrStatus: *a.Why}))
+			}
+		}
 	}
+	for key, cluster := range s.workloads {
+		if !slices.Contains([]string{"", explain.NodesNotAsked, explain.ControlPlaneNotInitialized}, cluster.Unseen) {
+			missing = append(missing, "Nodes of cluster "+key.String()+": "+cluster.Unseen)
+		}
+	}
+	slices.Sort(missing)
+	return slices.Compact(missing)
 }
 
 var errNoNodeCheck = errors.New("the nodes of the management cluster were not read, since there is no NodeHealthCheck")

@@ -89,7 +89,6 @@ func (r *source) restless(ctx context.Context, written func(*clusterv1.MachineHe
 		}
 		r.calm = true
 		r.snapshot.SetCounted(key, unselected[key])
-		r.snapshot.SetNodes(key, nil)
 	}
 	if !r.calm {
 		return

@@ -102,7 +102,7 @@ func TestMachinesOfNodesThatMayNotBeReadAreMissing(t *testing.T) {
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("the Machine of the node: %v", err)
 	}
-	want := []Missing{{`Machines in namespace mgmt`, `forbidden: User "u" may not`}}
+	want := []string{`Machines in namespace mgmt: forbidden: User "u" may not`}
 	must.Equal(t, want, w.Missing(), "missing")
 }
 
@@ -115,8 +115,8 @@ func TestThatRemediationsMayNotBeLookedForIsSaid(t *testing.T) {
 	}
 	w.Install(mendv1.GroupVersion.WithKind("HostRemediationTemplate"))
 	forbid(w, mendv1.GroupVersion.WithKind("HostRemediation"), "hostremediations", "") // always read, so Missing has it
-	want := []Missing{
-		{`FormerRemediations in namespace ns`, `forbidden: User "u" may not`}, {`HostRemediations in namespace ns`, `forbidden: User "u" may not`},
+	want := []string{
+		`FormerRemediations in namespace ns: forbidden: User "u" may not`, `HostRemediations in namespace ns: forbidden: User "u" may not`,
 	}
 	must.Equal(t, want, readAll(t, w, Scope{Namespace: "ns"}).Missing(), "missing")
 }

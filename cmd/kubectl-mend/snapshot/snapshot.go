@@ -50,9 +50,6 @@ type Snapshot struct {
 	kinds     map[schema.GroupKind]*kind
 	version   int64 // the highest resourceVersion so far
 	workloads map[client.ObjectKey]*workloadCluster
-	// counted has the clusters whose Machines were counted instead of read, with the number that no MachineHealthCheck selects.
-	counted map[client.ObjectKey]int
-	missing []Missing
 }
 
 // Scheme has the kinds that are stored as Go types. All other kinds are stored as unstructured objects.
@@ -76,25 +73,8 @@ func New() *Snapshot {
 
 func empty() *Snapshot {
 	return &Snapshot{
-		Clock: clock.RealClock{}, kinds: map[schema.GroupKind]*kind{},
-		workloads: map[client.ObjectKey]*workloadCluster{}, counted: map[client.ObjectKey]int{},
+		Clock: clock.RealClock{}, kinds: map[schema.GroupKind]*kind{}, workloads: map[client.ObjectKey]*workloadCluster{},
 	}
-}
-
-// Counted reports whether the machines of a cluster were not all read, because the status of its checks already counts them. It also
-// returns how many of them no MachineHealthCheck selects.
-func (s *Snapshot) Counted(cluster client.ObjectKey) (unselected int, counted bool) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	unselected, counted = s.counted[cluster]
-	return unselected, counted
-}
-
-// SetCounted notes that the machines of a cluster are not all read, and how many of them no MachineHealthCheck selects.
-func (s *Snapshot) SetCounted(cluster client.ObjectKey, unselected int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.counted[cluster] = unselected
 }
 
 // Install makes kinds known that need not have objects. Reading a kind that is not known returns a NoKindMatchError.

@@ -29,6 +29,11 @@ import (
 
 // workloadCluster has what was read of a workload cluster: only nodes.
 type workloadCluster struct {
+	// counted is true if the Machines of the cluster were not all read, because the status of its checks already counts them. unselected is
+	// how many of them no MachineHealthCheck selects.
+	counted    bool
+	unselected int
+
 	Nodes map[string]*corev1.Node `json:"nodes,omitempty"`
 	// Unseen is why the nodes could not be read; empty if they were.
 	Unseen string `json:"unseen,omitempty"`
@@ -76,6 +81,21 @@ func (s *Snapshot) SetUnseen(cluster client.ObjectKey, why string, since time.Ti
 	defer s.mu.Unlock()
 	c := s.workload(cluster)
 	c.Unseen, c.Since = cmp.Or(why, explain.NodesNotAsked), since
+}
+
+// Counted reports whether the machines of a cluster were not all read, because the status of its checks already counts them. It also
+// returns how many of them no MachineHealthCheck selects.
+func (s *Snapshot) Counted(cluster client.ObjectKey) (unselected int, counted bool) {
+	c := s.known(cluster)
+	return c.unselected, c.counted
+}
+
+// SetCounted notes that the machines and nodes of a cluster are not all read, and how many machines no MachineHealthCheck selects.
+func (s *Snapshot) SetCounted(cluster client.ObjectKey, unselected int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.workload(cluster)
+	c.counted, c.unselected, c.Unseen = true, unselected, ""
 }
 
 // known returns a copy of a workload cluster. If nothing was read of it, Unseen is set.
@@ -170,7 +190,6 @@ func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) {
 			since = probe.LastTransitionTime.Time
 		}
 		r.snapshot.SetUnseen(key, why(err), since)
-		r.snapshot.Lacks(NodesOf+key.String(), why(err))
 		return
 	}
 	r.snapshot.SetNodes(key, nodes)
