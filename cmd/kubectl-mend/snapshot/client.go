@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -26,14 +27,15 @@ func (s *Snapshot) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 	if err != nil {
 		return fmt.Errorf("find the kind of a %T: %w", obj, err)
 	}
-	if err := s.load(ctx, gvk, question{Namespace: key.Namespace, Name: key.Name}); err != nil {
+	k, err := s.read(ctx, gvk, question{Namespace: key.Namespace, Name: key.Name})
+	if k == nil {
 		return err
 	}
-	stored, err := s.stored(gvk, key)
-	if err == nil {
-		stored, err = as(stored, gvk, obj)
+	stored := s.stored(gvk, key)
+	if stored == nil {
+		return cmp.Or[error](err, apierrors.NewNotFound(schema.GroupResource{Group: k.Group, Resource: k.Plural}, key.Name))
 	}
-	if err != nil {
+	if stored, err = as(stored, gvk, obj); err != nil {
 		return err
 	}
 	if o := (&client.GetOptions{}).ApplyOptions(options); !ptr.Deref(o.UnsafeDisableDeepCopy, false) {
@@ -43,21 +45,22 @@ func (s *Snapshot) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 	return nil
 }
 
-// stored returns the stored object of a name, which callers must not change. It returns NotFound only if the namespace was read.
-func (s *Snapshot) stored(gvk schema.GroupVersionKind, key client.ObjectKey) (client.Object, error) {
+// read lists the objects of a question, unless they were listed before. It returns an error that satisfies meta.IsNoMatchError if the kind
+// or the version is not installed, and the kind with the error of the API server if its objects could not be read.
+func (s *Snapshot) read(ctx context.Context, gvk schema.GroupVersionKind, q question) (*kind, error) {
+	if err := s.source.load(ctx, gvk, q); err != nil {
+		return nil, err
+	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	k, err := s.find(gvk)
-	if err != nil {
-		return nil, err
+	k := s.kinds[gvk.GroupKind()]
+	if k == nil || !slices.Contains(k.Versions, gvk.Version) {
+		return nil, &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
 	}
-	if obj := k.objects[key]; obj != nil {
-		return obj, nil
+	if !k.Namespaced {
+		q.Namespace = ""
 	}
-	if err := k.unread(key.Namespace); err != nil {
-		return nil, err
-	}
-	return nil, apierrors.NewNotFound(schema.GroupResource{Group: k.Group, Resource: k.Plural}, key.Name)
+	return k, k.unread(q.Namespace)
 }
 
 // List implements client.Reader. The objects are sorted by name. List ignores limits.
@@ -75,10 +78,11 @@ func (s *Snapshot) List(ctx context.Context, list client.ObjectList, options ...
 	if o.FieldSelector != nil {
 		q.Name, _ = o.FieldSelector.RequiresExactMatch(metav1.ObjectNameField)
 	}
-	if err := s.load(ctx, gvk, q); err != nil {
+	k, err := s.read(ctx, gvk, q)
+	if err != nil {
 		return err
 	}
-	found, err := s.selected(gvk, o)
+	found, err := k.selected(s.Objects(gvk, o.Namespace), o)
 	if err != nil {
 		return err
 	}
@@ -99,21 +103,8 @@ func (s *Snapshot) List(ctx context.Context, list client.ObjectList, options ...
 	return nil
 }
 
-func (s *Snapshot) selected(gvk schema.GroupVersionKind, o *client.ListOptions) ([]client.Object, error) {
-	s.mu.RLock()
-	k, err := s.find(gvk)
-	namespace := o.Namespace
-	if err == nil && !k.Namespaced {
-		namespace = ""
-	}
-	if err == nil {
-		err = k.unread(namespace)
-	}
-	s.mu.RUnlock()
-	if err != nil {
-		return nil, err
-	}
-	objs := s.Objects(gvk, namespace)
+// selected returns those of objs that the options select. It reuses the slice.
+func (k *kind) selected(objs []client.Object, o *client.ListOptions) ([]client.Object, error) {
 	if o.LabelSelector != nil {
 		objs = slices.DeleteFunc(objs, func(obj client.Object) bool { return !o.LabelSelector.Matches(labels.Set(obj.GetLabels())) })
 	}

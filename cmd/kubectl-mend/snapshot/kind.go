@@ -120,15 +120,6 @@ func (s *Snapshot) indexed(gk schema.GroupKind) *kind {
 	return s.kinds[gk]
 }
 
-// find returns the kind, or a NoKindMatchError if the kind or the version is not installed. The caller holds the lock.
-func (s *Snapshot) find(gvk schema.GroupVersionKind) (*kind, error) {
-	k := s.kinds[gvk.GroupKind()]
-	if k == nil || !slices.Contains(k.Versions, gvk.Version) {
-		return nil, &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
-	}
-	return k, nil
-}
-
 // unreadError makes an error explain.ErrUnread for errors.Is.
 type unreadError struct{ error }
 
@@ -176,13 +167,10 @@ func (k *kind) unread(namespace string) error {
 			read = append(read, k.Answers[i].Namespace)
 		}
 	}
-	switch {
-	case namespace != "":
+	if namespace != "" {
 		return unreadError{fmt.Errorf("%s in namespace %s were not read, only those in %s", k.Plural, namespace, strings.Join(read, ", "))}
-	case len(read) > 0:
-		return nil
 	}
-	_, why := k.covered(k.Answers[0].Namespace)
+	_, why := k.covered(append(read, k.Answers[0].Namespace)[0])
 	return why
 }
 
@@ -285,16 +273,7 @@ func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
 // Ready returns true if the kind was read. The error satisfies remediationrequest.Missing if the kind is not installed, and
 // apierrors.IsForbidden if the user may not list it.
 func (k *Kinds[T]) Ready(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
-	if err := k.load(ctx, gvk, question{Namespace: k.In}); err != nil {
-		return false, err
-	}
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	found, err := k.find(gvk)
-	if err == nil {
-		err = found.unread(k.In)
-	}
-	if err != nil {
+	if _, err := k.read(ctx, gvk, question{Namespace: k.In}); err != nil {
 		return false, fmt.Errorf("list %s: %w", gvk, err)
 	}
 	return true, nil

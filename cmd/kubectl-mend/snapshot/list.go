@@ -34,16 +34,12 @@ var (
 	machineKinds = []schema.GroupKind{machineGVK.GroupKind(), metal3MachineGVK.GroupKind(), hostGVK.GroupKind()}
 )
 
-// load lists the objects of a question, unless they were listed before. A record has nothing more to list. load returns an error only if
-// the context ended; the snapshot remembers all other errors.
-func (s *Snapshot) load(ctx context.Context, gvk schema.GroupVersionKind, q question) error {
-	if s.source == nil {
+// load lists the objects of a question, unless they were listed before. A record has no source, and nothing more to list. load returns an
+// error only if the context ended; the snapshot remembers all other errors.
+func (r *source) load(ctx context.Context, gvk schema.GroupVersionKind, q question) error {
+	if r == nil {
 		return nil
 	}
-	return s.source.load(ctx, gvk, q)
-}
-
-func (r *source) load(ctx context.Context, gvk schema.GroupVersionKind, q question) error {
 	k := r.snapshot.served(gvk.GroupKind())
 	if k == nil {
 		return nil
@@ -90,7 +86,7 @@ func (r *source) widened(k *kind, q question) (question, bool) {
 	case gk == nodeGVK.GroupKind() && len(r.snapshot.Objects(nodeCheckGVK, "")) == 0:
 		r.snapshot.remember(k, question{}, errNoNodeCheck)
 		return q, false
-	case gk == machineGVK.GroupKind() && (r.calm || r.one && !selected):
+	case gk == machineGVK.GroupKind() && r.one && !selected:
 		return q, false
 	case slices.Contains(selectedKinds, gk), r.one && selected && slices.Contains(machineKinds, gk):
 		return q, true

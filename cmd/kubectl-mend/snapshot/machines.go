@@ -74,7 +74,7 @@ func (r *source) restless(ctx context.Context, written func(*clusterv1.MachineHe
 	if err != nil {
 		return
 	}
-	remediated := r.remediated()
+	remediated, calm := r.remediated(), false
 	var machines []question
 	for _, cluster := range All[clusterv1.Cluster](r.snapshot, "") {
 		key := client.ObjectKeyFromObject(cluster)
@@ -87,16 +87,12 @@ func (r *source) restless(ctx context.Context, written func(*clusterv1.MachineHe
 			machines = append(machines, question{Namespace: key.Namespace, Labels: selected})
 			continue
 		}
-		r.calm = true
+		calm = true
 		r.snapshot.SetCounted(key, unselected[key])
 	}
-	if !r.calm {
-		return
-	}
 	kind := r.snapshot.served(machineGVK.GroupKind())
-	inParallel(machines, func(q question) { _ = r.ask(ctx, machineGVK, kind, q) }) // the snapshot remembers the errors
-	if r.Namespace == "" {
-		r.snapshot.remember(kind, question{}, nil)
+	if calm && inParallel(machines, func(q question) error { return r.ask(ctx, machineGVK, kind, q) }) == nil {
+		r.snapshot.remember(kind, question{Namespace: r.Namespace}, nil) // no others are read
 	}
 }
 

@@ -75,8 +75,6 @@ type source struct {
 
 	// one limits reads of Machines, Metal3Machines and hosts to those that are asked for by name or labels.
 	one bool
-	// calm means that readScope has read all Machines that are needed: load reads no others.
-	calm bool
 }
 
 // Read reads what the scope selects of a management cluster and its workload clusters, with the user's rights. The snapshot reads other
@@ -102,20 +100,16 @@ func (r *source) read(ctx context.Context) (*Snapshot, error) {
 func begin(ctx context.Context, config *rest.Config, now clock.PassiveClock, scope Scope) (*source, error) {
 	config.QPS, config.Burst, config.Timeout = requestsPerSecond, requestBurst, patience
 	config.WarningHandler = rest.NoWarnings{} // a user who only reads need not see that a version is deprecated
-	httpClient, err := rest.HTTPClientFor(config)
+	groups, err := discover(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	groups, err := discover(ctx, config, httpClient)
+	c, err := client.New(config, client.Options{Scheme: Scheme, Mapper: restmapper.NewDiscoveryRESTMapper(groups)})
 	if err != nil {
 		return nil, err
 	}
 	s := empty()
 	s.Taken, s.Clock = now.Now().UTC(), now
-	c, err := client.New(config, client.Options{Scheme: Scheme, HTTPClient: httpClient, Mapper: restmapper.NewDiscoveryRESTMapper(groups)})
-	if err != nil {
-		return nil, err
-	}
 	for _, group := range groups {
 		for _, version := range append([]metav1.GroupVersionForDiscovery{group.Group.PreferredVersion}, group.Group.Versions...) {
 			for _, resource := range group.VersionedResources[version.Version] {
@@ -133,12 +127,12 @@ func begin(ctx context.Context, config *rest.Config, now clock.PassiveClock, sco
 	return s.source, nil
 }
 
-func discover(ctx context.Context, config *rest.Config, httpClient *http.Client) ([]*restmapper.APIGroupResources, error) {
-	interruptible := *httpClient // GetAPIGroupResources takes no context
-	interruptible.Transport = RoundTripper(func(request *http.Request) (*http.Response, error) {
-		return httpClient.Transport.RoundTrip(request.WithContext(ctx))
+func discover(ctx context.Context, config *rest.Config) ([]*restmapper.APIGroupResources, error) {
+	interruptible := rest.CopyConfig(config) // GetAPIGroupResources takes no context
+	interruptible.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return RoundTripper(func(request *http.Request) (*http.Response, error) { return next.RoundTrip(request.WithContext(ctx)) })
 	})
-	api, err := discovery.NewDiscoveryClientForConfigAndClient(config, &interruptible)
+	api, err := discovery.NewDiscoveryClientForConfig(interruptible)
 	if err != nil {
 		return nil, err
 	}
@@ -151,17 +145,14 @@ type RoundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f RoundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// inParallel calls do for all things, at most atOnce at the same time. do has to handle its errors itself.
-func inParallel[T any](things []T, do func(T)) {
+// inParallel calls do for all things, at most atOnce at the same time, and returns the first error.
+func inParallel[T any](things []T, do func(T) error) error {
 	var work errgroup.Group
 	work.SetLimit(atOnce)
 	for _, thing := range things {
-		work.Go(func() error {
-			do(thing)
-			return nil
-		})
+		work.Go(func() error { return do(thing) })
 	}
-	_ = work.Wait() // none returns an error
+	return work.Wait()
 }
 
 // scoped are the kinds that are read only in the namespace of the scope.
@@ -183,9 +174,6 @@ func (r *source) readScope(ctx context.Context) {
 	r.all(ctx, reads{
 		nodeCheckGVK: {{}}, leaseGVK: {{Name: managerlease.LeaseName}}, roleBindingGVK: bindings, clusterRoleBindingGVK: bindings,
 	})
-	if r.Everything {
-		r.all(ctx, reads{policyGVK: {{}}})
-	}
 	if len(r.snapshot.Objects(nodeCheckGVK, "")) > 0 { // a NodeHealthCheck needs the Machines of all clusters
 		r.AllMachines = true
 	}
@@ -202,30 +190,26 @@ func (r *source) readScope(ctx context.Context) {
 	case r.Restless && !r.AllMachines && !r.Judge:
 		r.restless(ctx, written)
 	}
-	inParallel([]func(){
-		func() { r.all(ctx, r.rest()) },
-		func() {
-			clusters := slices.DeleteFunc(All[clusterv1.Cluster](r.snapshot, ""), func(cluster *clusterv1.Cluster) bool {
-				key := client.ObjectKeyFromObject(cluster)
-				checks := r.snapshot.ChecksOf(key)
-				unwritten := slices.DeleteFunc(slices.Clone(checks), written)
-				_, counted := r.snapshot.Counted(key)
-				return !wanted(key) || !r.Everything && (counted || len(checks) > 0 && len(unwritten) == 0)
-			})
-			inParallel(clusters, func(cluster *clusterv1.Cluster) { r.readNodesOf(ctx, cluster) })
-		},
-	}, func(read func()) { read() })
+	r.all(ctx, r.rest(), func() error {
+		clusters := slices.DeleteFunc(All[clusterv1.Cluster](r.snapshot, ""), func(cluster *clusterv1.Cluster) bool {
+			key := client.ObjectKeyFromObject(cluster)
+			checks := r.snapshot.ChecksOf(key)
+			_, counted := r.snapshot.Counted(key)
+			allWritten := len(checks) > 0 && len(slices.DeleteFunc(checks, written)) == 0
+			return !wanted(key) || !r.Everything && (counted || allWritten)
+		})
+		return inParallel(clusters, func(cluster *clusterv1.Cluster) error { return r.readNodesOf(ctx, cluster) })
+	})
 }
 
-// all lists several questions at the same time. The snapshot remembers the errors.
-func (r *source) all(ctx context.Context, lists reads) {
-	var asks []func()
+// all lists several questions, and calls others, at the same time. The snapshot remembers the errors.
+func (r *source) all(ctx context.Context, lists reads, others ...func() error) {
 	for gvk, questions := range lists {
 		for _, q := range questions {
-			asks = append(asks, func() { _ = r.load(ctx, gvk, q) })
+			others = append(others, func() error { return r.load(ctx, gvk, q) })
 		}
 	}
-	inParallel(asks, func(ask func()) { ask() })
+	_ = inParallel(others, func(read func() error) error { return read() })
 }
 
 // requestKinds returns the kinds of requests that MachineHealthChecks create now, or may have created from former templates: every kind
@@ -270,11 +254,6 @@ func (r *source) rest() reads {
 	if r.AllMachines && r.snapshot.served(nodehealthcheck.ClusterVersions.GroupKind()) != nil { // on OpenShift, NodeHealthChecks read these
 		etcd := []question{{Namespace: nodehealthcheck.EtcdNamespace}}
 		lists[nodehealthcheck.OpenShiftMachines], lists[budgetGVK], lists[podGVK] = []question{{}}, etcd, etcd
-	}
-	for _, p := range All[mendv1.RemediationPolicy](r.snapshot, "") {
-		if p.Spec.Selector.Namespaces != nil {
-			lists[namespaceGVK] = append(lists[namespaceGVK], question{})
-		}
 	}
 	lists[overrideGVK], lists[definitionGVK] = []question{{}}, []question{{Name: crdgate.NodeCheckCRD}} // simulate asks who owns the CRD
 	return lists

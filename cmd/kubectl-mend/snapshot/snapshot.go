@@ -180,9 +180,18 @@ func One[T any, P interface {
 	client.Object
 }](s *Snapshot, key client.ObjectKey) P {
 	gvk, _ := apiutil.GVKForObject(P(new(T)), Scheme) // an unknown type has no objects
-	obj, _ := s.stored(gvk, key)
-	typed, _ := obj.(P)
+	typed, _ := s.stored(gvk, key).(P)
 	return typed
+}
+
+// stored returns the object of a name as it is stored, or nil if it is not known. Callers must not change it.
+func (s *Snapshot) stored(gvk schema.GroupVersionKind, key client.ObjectKey) client.Object {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if k := s.kinds[gvk.GroupKind()]; k != nil {
+		return k.objects[key]
+	}
+	return nil
 }
 
 // Objects returns the objects of a kind that were read so far, as they are stored, sorted by name. Callers must not change them.
@@ -195,7 +204,7 @@ func (s *Snapshot) Objects(gvk schema.GroupVersionKind, namespace string) []clie
 	}
 	objs := make([]client.Object, 0, len(k.objects))
 	for key, obj := range k.objects {
-		if namespace == "" || key.Namespace == namespace {
+		if namespace == "" || !k.Namespaced || key.Namespace == namespace {
 			objs = append(objs, obj)
 		}
 	}

@@ -174,11 +174,12 @@ const (
 	longestAnswer = 96 << 20
 )
 
-func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) {
+// readNodesOf reads the nodes of a workload cluster, or notes why they could not be read.
+func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) error {
 	key := client.ObjectKeyFromObject(cluster)
 	if !meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterControlPlaneInitializedCondition) {
 		r.snapshot.SetUnseen(key, explain.ControlPlaneNotInitialized, time.Time{})
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -190,9 +191,10 @@ func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) {
 			since = probe.LastTransitionTime.Time
 		}
 		r.snapshot.SetUnseen(key, why(err), since)
-		return
+		return err
 	}
 	r.snapshot.SetNodes(key, nodes)
+	return nil
 }
 
 func (r *source) nodes(ctx context.Context, cluster *clusterv1.Cluster) ([]corev1.Node, error) {
