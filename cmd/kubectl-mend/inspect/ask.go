@@ -24,7 +24,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/begin"
-	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -143,7 +142,7 @@ func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealth
 		}
 		return a.machines.Written(check, cluster, list.Items, a.Now, a.Managers.clockAhead()), nil
 	}
-	a.machines.Unclaimed = unclaimed(a.Managers.of(check, cluster))
+	a.machines.Unclaimed = a.Managers.unclaimed(check, cluster)
 	explained, err := a.machines.Explain(ctx, client.ObjectKeyFromObject(check), a.Now)
 	if err != nil || explained == nil {
 		return nil, err
@@ -196,7 +195,7 @@ func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthChe
 			checks = append(checks, explain.Unexplained(explain.Ref{Kind: "NodeHealthCheck", Name: list.Items[i].Name}, err))
 		case check != nil:
 			unreadByYou(check)
-			a.Managers.Serve(check, crdgate.NodeCheckCRD)
+			a.Managers.Serve(check)
 			checks = append(checks, *check)
 		}
 	}

@@ -102,19 +102,19 @@ func (a *Asker) remediation(kind remediation.Kind, rem remediation.Object) *expl
 			return explained
 		}
 	}
-	switch served, unserved := a.Managers.serves(crd); {
-	case !served && unserved != nil:
-		_, explained.Next = otherwise(unserved)
-		explained.Reason, explained.Message = explain.NotServed, explain.KindNotServed(unserved.Because)
-		explained.Blockers, explained.Evidence = nil, nil
-		return explained
-	case a.Managers.Unknown != "":
+	_, hold, next := a.Managers.absent(crd, func(is *managerlease.Manager) managerlease.Off {
+		return is.StandsOff(rem.Unwrapped(), cluster)
+	})
+	if hold == nil {
 		return explained
 	}
-	object := rem.Unwrapped()
-	because, person := a.Managers.nobodyActs(func(is *managerlease.Manager) managerlease.Off { return is.StandsOff(object, cluster) })
-	explained.Reason, explained.Message, explained.Deadline = explain.NoManager, because, nil
-	explained.Next = step(person, "nothing, as long as no manager reconciles it")
+	explained.Reason, explained.Message = hold.Reason, hold.Text
+	explained.Next = cmp.Or(next, explain.Step{Reason: hold.Reason, Text: "nothing, as long as no manager reconciles it"})
+	if hold.Reason == explain.NotServed {
+		explained.Blockers, explained.Evidence = nil, nil
+	} else {
+		explained.Deadline = nil
+	}
 	return explained
 }
 
