@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
@@ -111,7 +112,7 @@ func (m Managers) absent(
 		off := standsOff(is)
 		offs = append(offs, off)
 		switch not := is.Unserved(crd); {
-		case is.Announcement != nil && is.Announcement.Teardown, crd == crdgate.NodeCheckCRD && len(is.Within) > 0:
+		case ptr.Deref(is.Announcement, managerlease.Announcement{}).Teardown, crd == crdgate.NodeCheckCRD && len(is.Within) > 0:
 			// a manager with rights in some namespaces only cannot serve a cluster-scoped kind
 		case not != nil:
 			unserved = not

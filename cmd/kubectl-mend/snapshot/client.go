@@ -60,7 +60,8 @@ func (s *Snapshot) read(ctx context.Context, gvk schema.GroupVersionKind, q ques
 	if !k.Namespaced {
 		q.Namespace = ""
 	}
-	return k, k.unread(q.Namespace)
+	err := k.unread(q.Namespace)
+	return k, err
 }
 
 // List implements client.Reader. The objects are sorted by name. List ignores limits.

@@ -135,7 +135,8 @@ func parse(from io.Reader) (*header, []runtime.RawExtension, error) {
 	if len(record.Items) == 0 {
 		return nil, nil, nil
 	}
-	if err := json.Unmarshal(record.Items[0].Raw, &head.TypeMeta); err != nil || head.Kind != headerType.Kind {
+	_ = json.Unmarshal(record.Items[0].Raw, &head.TypeMeta) // an item of another form is no header
+	if head.Kind != headerType.Kind {
 		return nil, record.Items, nil
 	}
 	if head.TypeMeta != headerType {
@@ -199,12 +200,9 @@ func slim(obj client.Object) (map[string]any, error) {
 		return content, nil
 	case !tree || gvk.GroupKind() == metal3MachineGVK.GroupKind():
 	case strings.HasSuffix(gvk.Kind, remediationrequest.TemplateSuffix):
-		if said, has, _ := unstructured.NestedFieldNoCopy(content, "spec", "template", "spec"); has {
-			usable := any(map[string]any{})
-			if _, isMap := said.(map[string]any); !isMap {
-				usable = "" // no map, like the original: the template cannot be used
-			}
-			_ = unstructured.SetNestedField(content, usable, "spec", "template", "spec") // cannot fail: the path was found above
+		template, _, _ := unstructured.NestedFieldNoCopy(content, "spec", "template")
+		if template, isMap := template.(map[string]any); isMap && template["spec"] != nil {
+			template["spec"] = emptied(template["spec"])
 		}
 		fields = []string{"spec.template.apiVersion", "spec.template.kind", "spec.template.spec"}
 	case gvk.Group == nodehealthcheck.ConfigGroup || gvk == nodehealthcheck.MachineHealthChecks:
@@ -213,6 +211,14 @@ func slim(obj client.Object) (map[string]any, error) {
 		fields = []string{"status.conditions"}
 	}
 	return onlyFields(content, fields), nil
+}
+
+// emptied returns an empty map for a map, and an empty text for any other value: a template with such a spec cannot be used.
+func emptied(value any) any {
+	if _, isMap := value.(map[string]any); isMap {
+		return map[string]any{}
+	}
+	return ""
 }
 
 // onlyFields returns an object with its metadata and those of the fields that it has.

@@ -44,7 +44,6 @@ var (
 	budgetGVK             = policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")
 	eventGVK              = eventsv1.SchemeGroupVersion.WithKind("Event")
 	clusterGVK            = clusterv1.GroupVersion.WithKind("Cluster")
-	policyGVK             = mendv1.GroupVersion.WithKind("RemediationPolicy")
 	overrideGVK           = mendv1.GroupVersion.WithKind("RemediationOverride")
 	recordGVK             = mendv1.GroupVersion.WithKind("RemediationRecord")
 	machineGVK            = clusterv1.GroupVersion.WithKind("Machine")
