@@ -57,13 +57,14 @@ func (s *Snapshot) Save(to io.Writer) error {
 		}
 		head.Kinds[k.GroupKind.String()] = k
 		for _, obj := range s.Objects(k.WithVersion(k.Versions[0]), "") {
+			if event, ok := obj.(*eventsv1.Event); ok && !history.Matters(event) {
+				continue // no command shows it
+			}
 			kept, err := slim(obj)
 			if err != nil {
 				return fmt.Errorf("save %s %s: %w", k.Kind, client.ObjectKeyFromObject(obj), err)
 			}
-			if kept != nil {
-				items = append(items, kept)
-			}
+			items = append(items, kept)
 		}
 	}
 	for key, cluster := range s.workloads {
@@ -176,13 +177,9 @@ var keptFields = []string{
 	"deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount",
 }
 
-// slim returns the part of an object that commands read, so that a record is small and has no secrets; nil for an event that no command
-// shows. Of a kind that is not in Scheme it keeps only the conditions, and of a template only the kind of its requests, and whether it can
+// slim returns the part of an object that commands read, so that a record is small and has no secrets. Of a kind that is not in Scheme it keeps only the conditions, and of a template only the kind of its requests, and whether it can
 // be used, because the content of a request concerns only the user and the remediator.
 func slim(obj client.Object) (map[string]any, error) {
-	if event, ok := obj.(*eventsv1.Event); ok && !history.Matters(event) {
-		return nil, nil
-	}
 	obj = obj.DeepCopyObject().(client.Object)
 	annotations := obj.GetAnnotations()
 	maps.DeleteFunc(annotations, func(key, _ string) bool {
