@@ -30,12 +30,12 @@ import (
 func TestWhatFails(t *testing.T) {
 	other := client.ObjectKey{Namespace: "other", Name: "c1"}
 	candidates := []candidate{
-		{nodeKey{name: "n1"}, "", labels.Set{"rack": "a"}, true, ""},
-		{nodeKey{inC1, "n1"}, "w1", labels.Set{"pool": "md-0"}, true, "b07"},
-		{nodeKey{inC1, "n2"}, "w2", labels.Set{"pool": "md-0"}, false, "b07"},
-		{nodeKey{inC1, "n3"}, "w3", labels.Set{"pool": "md-0"}, true, ""},
-		{nodeKey{inC1, "n3"}, "w3", labels.Set{"pool": "md-0"}, true, ""}, // two checks select the node
-		{nodeKey{other, "n4"}, "w3", labels.Set{"pool": "md-1"}, true, ""},
+		{nodeKey{name: "n1"}, []string{"node/n1"}, labels.Set{"rack": "a"}, true},
+		{nodeKey{inC1, "n1"}, []string{"node/n1", "machine/w1", "failuredomain/b07"}, labels.Set{"pool": "md-0"}, true},
+		{nodeKey{inC1, "n2"}, []string{"node/n2", "machine/w2", "failuredomain/b07"}, labels.Set{"pool": "md-0"}, false},
+		{nodeKey{inC1, "n3"}, []string{"node/n3", "machine/w3", "failuredomain/"}, labels.Set{"pool": "md-0"}, true},
+		{nodeKey{inC1, "n3"}, []string{"node/n3", "machine/w3", "failuredomain/"}, labels.Set{"pool": "md-0"}, true}, // of a second check
+		{nodeKey{other, "n4"}, []string{"node/n4", "machine/w3"}, labels.Set{"pool": "md-1"}, true},
 	}
 	for fail, want := range map[string]string{
 		"2":                   "n1 n1",
@@ -45,7 +45,8 @@ func TestWhatFails(t *testing.T) {
 		"machine/w1,node/n2":  "n1 n2",
 		"node/n2, machine/w2": "n2", // the same node
 		"failuredomain/b07":   "n1 n2",
-		"fd/b08":              `nothing that a check selects and whose node is known is in the failure domain "b08"`,
+		"failuredomain/b08":   `there is no "failuredomain/b08" that a check selects and whose node is known`,
+		"failuredomain/":      `there is no "failuredomain/" that`,
 		"machine/w9":          `there is no "machine/w9" that a check selects and whose node is known`,
 		"machine/":            `there is no "machine/" that`,
 		"node/n1":             `there are several called "node/n1": say which with -n, or by a label`,

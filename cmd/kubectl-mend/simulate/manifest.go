@@ -122,8 +122,9 @@ func (m Manifest) Elsewhere(namespace string) string {
 
 func kindOf(obj client.Object) string { return obj.GetObjectKind().GroupVersionKind().Kind }
 
-func refOf(kind string, obj client.Object) explain.Ref {
-	return explain.Ref{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+// refOf returns a reference to an object of the manifest or of the snapshot, which have their kinds.
+func refOf(obj client.Object) explain.Ref {
+	return explain.Ref{Kind: kindOf(obj), Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
 // apply applies the manifest to the snapshot, and installs the kinds of templates and of their requests. It does not validate the objects;
@@ -139,7 +140,7 @@ func (s *simulation) apply() error {
 			if _, annotated := check.Annotations[clusterv1.PausedAnnotation]; !annotated { // simulate it as claimed
 				metav1.SetMetaDataAnnotation(&check.ObjectMeta, clusterv1.PausedAnnotation, mendv1.Claim)
 				s.assume(fmt.Sprintf("%s is claimed: without the annotation %s: %s Cluster API core acts on it",
-					refOf(machineCheckKind, check), clusterv1.PausedAnnotation, mendv1.Claim))
+					refOf(check), clusterv1.PausedAnnotation, mendv1.Claim))
 			}
 		case *nhcv1.NodeHealthCheck:
 			there := cmp.Or(snapshot.One[nhcv1.NodeHealthCheck](s.snapshot, key), &nhcv1.NodeHealthCheck{})
@@ -154,7 +155,7 @@ func (s *simulation) apply() error {
 			}
 		}
 		if err := s.snapshot.Add(obj); err != nil {
-			return fmt.Errorf("apply %s: %w", refOf(kindOf(obj), obj), err)
+			return fmt.Errorf("apply %s: %w", refOf(obj), err)
 		}
 	}
 	return nil
@@ -200,13 +201,13 @@ func (s *simulation) setUpPolicies(ctx context.Context) error {
 			}
 		}
 		if why != "" {
-			return fmt.Errorf("%s: %s", refOf(kindOf(obj), obj), why)
+			return fmt.Errorf("%s: %s", refOf(obj), why)
 		}
 	}
 	for _, p := range snapshot.All[mendv1.RemediationPolicy](s.snapshot, "") {
 		if err := policy.Read(p, everywhere).FindNamespaces(ctx, s.state); err != nil { // the user may not list Namespaces
 			s.snapshot.Remove(mendv1.GroupVersion.WithKind(policyKind), client.ObjectKeyFromObject(p))
-			s.assume(fmt.Sprintf("%s, which selects by Namespaces, is left out: %v", refOf(policyKind, p), err))
+			s.assume(fmt.Sprintf("%s, which selects by Namespaces, is left out: %v", refOf(p), err))
 		}
 	}
 	ledger := &policy.Ledger{Clock: s.clock, Installed: func(context.Context) bool { return false }}

@@ -177,8 +177,9 @@ var keptFields = []string{
 	"deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount",
 }
 
-// slim returns the part of an object that commands read, so that a record is small and has no secrets. Of a kind that is not in Scheme it keeps only the conditions, and of a template only the kind of its requests, and whether it can
-// be used, because the content of a request concerns only the user and the remediator.
+// slim returns the part of an object that commands read, so that a record is small and has no secrets. Of a kind that is not in Scheme it
+// keeps only the conditions, and of a template only the kind of its requests, and whether it can be used, because the content of a request
+// concerns only the user and the remediator.
 func slim(obj client.Object) (map[string]any, error) {
 	obj = obj.DeepCopyObject().(client.Object)
 	annotations := obj.GetAnnotations()
