@@ -18,6 +18,9 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	ctrlsource "sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // Get implements client.Reader. It returns the errors of an API server, also for a kind that is not installed or that the user may not
@@ -168,4 +171,108 @@ func convert(obj client.Object, gvk schema.GroupVersionKind, tree bool) (client.
 		return nil, fmt.Errorf("convert %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(obj), err)
 	}
 	return typed.(client.Object), nil
+}
+
+// IndexField lets client.MatchingFields select objects of a kind by a field. An object that cannot be converted to the type of obj has no
+// values.
+func (s *Snapshot) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
+	gvk, err := apiutil.GVKForObject(obj, Scheme)
+	if err != nil {
+		return fmt.Errorf("index %T by %s: %w", obj, field, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.indexed(gvk.GroupKind()).indexes[field] = func(stored client.Object) []string {
+		typed, err := as(stored, gvk, obj)
+		if err != nil {
+			return nil
+		}
+		return values(typed)
+	}
+	return nil
+}
+
+// RESTMapper returns a mapper of the kinds that are installed now.
+func (s *Snapshot) RESTMapper() meta.RESTMapper {
+	kinds := s.installed()
+	var preferred []schema.GroupVersion
+	for _, k := range kinds {
+		for _, version := range k.Versions {
+			preferred = append(preferred, schema.GroupVersion{Group: k.Group, Version: version})
+		}
+	}
+	mapper := meta.NewDefaultRESTMapper(preferred)
+	for _, k := range kinds {
+		scope := meta.RESTScopeRoot
+		if k.Namespaced {
+			scope = meta.RESTScopeNamespace
+		}
+		for _, version := range k.Versions {
+			gv := schema.GroupVersion{Group: k.Group, Version: version}
+			mapper.AddSpecific(gv.WithKind(k.Kind), gv.WithResource(k.Plural), gv.WithResource(strings.ToLower(k.Kind)), scope)
+		}
+	}
+	return mapper
+}
+
+// Installed reports whether a CustomResourceDefinition is installed, by the served kinds: the user need not have the right to read it.
+func (s *Snapshot) Installed(_ context.Context, crd string) (bool, error) {
+	return slices.ContainsFunc(s.installed(), func(k *kind) bool { return k.Plural+"."+k.Group == crd }), nil
+}
+
+// Kinds gives the controllers the kinds of templates and requests of a snapshot, in place of remediationrequest.Kinds. It reads a kind when
+// a controller asks for it, and watches and polls nothing.
+type Kinds[T client.Object] struct {
+	*Snapshot
+
+	// In is the namespace to read, for MachineHealthChecks. It is empty for NodeHealthChecks, which need all namespaces.
+	In string
+}
+
+// Namespace returns the namespace of the scope; empty for all.
+func (s *Snapshot) Namespace() string {
+	if s.source == nil {
+		return ""
+	}
+	return s.source.Namespace
+}
+
+// Source returns nil.
+func (k *Kinds[T]) Source(handler.TypedEventHandler[T, reconcile.Request]) ctrlsource.Source {
+	return nil
+}
+
+// Unread returns nil.
+func (k *Kinds[T]) Unread() []schema.GroupVersionKind { return nil }
+
+// Polled returns false.
+func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
+
+// Ready returns true if the kind was read. The error satisfies remediationrequest.Missing if the kind is not installed, and
+// apierrors.IsForbidden if the user may not list it.
+func (k *Kinds[T]) Ready(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	if _, err := k.read(ctx, gvk, question{Namespace: k.In}); err != nil {
+		return false, fmt.Errorf("list %s: %w", gvk, err)
+	}
+	return true, nil
+}
+
+// Readable is the same as Ready, because no kind is watched.
+func (k *Kinds[T]) Readable(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	return k.Ready(ctx, gvk)
+}
+
+// InUse returns the kinds of requests that were read, or that no API server has to be asked for, each in its preferred version, sorted.
+func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	for _, installed := range k.installed() {
+		k.mu.RLock()
+		asked, why := installed.covered(k.In)
+		k.mu.RUnlock()
+		gvk := installed.WithVersion(installed.Versions[0])
+		if why == nil && (asked || !installed.live) && k.templated(installed) && !slices.Contains(scoped, gvk) {
+			kinds = append(kinds, gvk)
+		}
+	}
+	return kinds
 }

@@ -9,6 +9,13 @@ import (
 	"slices"
 	"strings"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,12 +23,38 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
+)
+
+var (
+	hostGVK               = bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
+	metal3MachineGVK      = infrav1.GroupVersion.WithKind("Metal3Machine")
+	namespaceGVK          = corev1.SchemeGroupVersion.WithKind("Namespace")
+	nodeGVK               = corev1.SchemeGroupVersion.WithKind("Node")
+	podGVK                = corev1.SchemeGroupVersion.WithKind("Pod")
+	budgetGVK             = policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")
+	eventGVK              = eventsv1.SchemeGroupVersion.WithKind("Event")
+	clusterGVK            = clusterv1.GroupVersion.WithKind("Cluster")
+	overrideGVK           = mendv1.GroupVersion.WithKind("RemediationOverride")
+	recordGVK             = mendv1.GroupVersion.WithKind("RemediationRecord")
+	machineGVK            = clusterv1.GroupVersion.WithKind("Machine")
+	machineCheckGVK       = clusterv1.GroupVersion.WithKind("MachineHealthCheck")
+	machineSetGVK         = clusterv1.GroupVersion.WithKind("MachineSet")
+	machineDeploymentGVK  = clusterv1.GroupVersion.WithKind("MachineDeployment")
+	controlPlaneGVK       = controlplanev1.GroupVersion.WithKind("KubeadmControlPlane")
+	nodeCheckGVK          = nhcv1.GroupVersion.WithKind("NodeHealthCheck")
+	definitionGVK         = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
+	leaseGVK              = coordinationv1.SchemeGroupVersion.WithKind("Lease")
+	roleBindingGVK        = rbacv1.SchemeGroupVersion.WithKind("RoleBinding")
+	clusterRoleBindingGVK = rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding")
 )
 
 var (

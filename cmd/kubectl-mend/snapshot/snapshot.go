@@ -10,15 +10,19 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +37,8 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // Snapshot is a management cluster at one moment, with the nodes of its workload clusters. Its methods are safe for concurrent use.
@@ -216,4 +222,140 @@ func (s *Snapshot) Objects(gvk schema.GroupVersionKind, namespace string) []clie
 
 func compareKeys(a, b client.ObjectKey) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// question selects objects of a kind: in a namespace or, if that is empty, in all; with a name or labels, if these are not empty.
+type question struct {
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Labels    string `json:"labels,omitempty"`
+}
+
+func (q question) compare(other question) int {
+	return cmp.Or(cmp.Compare(q.Namespace, other.Namespace), cmp.Compare(q.Name, other.Name), cmp.Compare(q.Labels, other.Labels))
+}
+
+// answer is the result of listing a question. Why is the error of the API server; nil if the list succeeded.
+type answer struct {
+	question `json:",inline"`
+
+	Why *metav1.Status `json:"why,omitempty"`
+}
+
+// kind is a kind and the objects that were read of it.
+type kind struct {
+	schema.GroupKind `json:"-"`
+	Plural           string `json:"plural"`
+	Namespaced       bool   `json:"namespaced,omitempty"`
+	// Versions are the served versions, the preferred one first. A kind that is not installed, and only indexed, has none.
+	Versions []string `json:"versions"`
+	// Answers are the results of all lists, sorted by question.
+	Answers []answer `json:"answers,omitempty"`
+
+	// live is true if the API server can list the kind.
+	live bool
+	// objects are shared by all readers. To change one, replace it.
+	objects map[client.ObjectKey]client.Object
+	// indexes return the values of a field selector, by field.
+	indexes map[string]client.IndexerFunc
+}
+
+// kindFor returns the kind, and installs the kind and the version if needed. The caller holds the lock.
+func (s *Snapshot) kindFor(gvk schema.GroupVersionKind, plural string, namespaced bool) *kind {
+	k := s.indexed(gvk.GroupKind())
+	if len(k.Versions) == 0 {
+		k.Plural, k.Namespaced = plural, namespaced
+	}
+	if !slices.Contains(k.Versions, gvk.Version) {
+		k.Versions = append(k.Versions, gvk.Version)
+	}
+	return k
+}
+
+// indexed returns the kind, and adds it without a version, which means not installed, if needed. The caller holds the lock.
+func (s *Snapshot) indexed(gk schema.GroupKind) *kind {
+	if s.kinds[gk] == nil {
+		s.kinds[gk] = &kind{
+			GroupKind: gk, objects: map[client.ObjectKey]client.Object{},
+			indexes: map[string]client.IndexerFunc{
+				metav1.ObjectNameField: func(obj client.Object) []string { return []string{obj.GetName()} },
+			},
+		}
+	}
+	return s.kinds[gk]
+}
+
+// unreadError makes an error explain.ErrUnread for errors.Is.
+type unreadError struct{ error }
+
+// Is makes errors.Is report that the error is explain.ErrUnread.
+func (unreadError) Is(target error) bool { return target == explain.ErrUnread }
+
+// Unwrap returns the wrapped error.
+func (e unreadError) Unwrap() error { return e.error }
+
+// remember stores the answer to a question. The caller holds the lock.
+func (k *kind) remember(q question, err error) {
+	found := answer{question: q}
+	if said := apierrors.APIStatus(nil); errors.As(err, &said) {
+		found.Why = new(said.Status())
+	} else if err != nil {
+		found.Why = &metav1.Status{Message: why(err)}
+	}
+	k.Answers = append(slices.DeleteFunc(k.Answers, func(a answer) bool { return a.question == q }), found)
+	slices.SortFunc(k.Answers, func(a, b answer) int { return a.compare(b.question) })
+}
+
+// covered reports whether anything was listed in a namespace or in all namespaces. It returns an error if every such list failed.
+func (k *kind) covered(namespace string) (asked bool, why error) {
+	for i := range k.Answers {
+		switch a := &k.Answers[i]; {
+		case a.Namespace != namespace && a.Namespace != metav1.NamespaceAll:
+		case a.Why == nil:
+			return true, nil
+		case !asked:
+			asked, why = true, unreadError{&apierrors.StatusError{ErrStatus: *a.Why}}
+		}
+	}
+	return asked, why
+}
+
+// unread returns why the kind was not read in a namespace or, if namespace is empty, why it was read in none; nil if it was read. The error
+// is explain.ErrUnread.
+func (k *kind) unread(namespace string) error {
+	if asked, why := k.covered(namespace); asked || len(k.Answers) == 0 {
+		return why
+	}
+	var read []string
+	for i := range k.Answers {
+		if k.Answers[i].Why == nil {
+			read = append(read, k.Answers[i].Namespace)
+		}
+	}
+	if namespace != "" {
+		return unreadError{fmt.Errorf("%s in namespace %s were not read, only those in %s", k.Plural, namespace, strings.Join(read, ", "))}
+	}
+	_, why := k.covered(append(read, k.Answers[0].Namespace)[0])
+	return why
+}
+
+// custom reports whether a group is of CustomResourceDefinitions: its name has a dot, and does not end with .k8s.io, which Kubernetes keeps
+// for groups that its API reviewers approve.
+func custom(group string) bool {
+	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io")
+}
+
+// templated reports whether a kind of a CustomResourceDefinition has a template kind, named like it with the suffix Template.
+func (s *Snapshot) templated(k *kind) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return custom(k.Group) && s.kinds[schema.GroupKind{Group: k.Group, Kind: k.Kind + remediationrequest.TemplateSuffix}] != nil
+}
+
+func (s *Snapshot) installed() []*kind {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	kinds := slices.DeleteFunc(slices.Collect(maps.Values(s.kinds)), func(k *kind) bool { return len(k.Versions) == 0 })
+	slices.SortFunc(kinds, func(a, b *kind) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind)) })
+	return kinds
 }
