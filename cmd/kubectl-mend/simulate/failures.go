@@ -154,7 +154,7 @@ func named(names []string, candidates []candidate) ([]nodeKey, error) {
 		name = strings.TrimSpace(name)
 		found := nodesOf(candidates, func(c candidate) bool { return !strings.HasSuffix(name, "/") && slices.Contains(c.names, name) })
 		if len(found) == 0 {
-			return nil, fmt.Errorf("there is no %q that a check selects and whose node is known", name)
+			return nil, fmt.Errorf("nothing that a check selects and whose node is known is called %q", name)
 		}
 		if len(found) > 1 && !strings.HasPrefix(name, domainPrefix) {
 			return nil, fmt.Errorf("there are several called %q: say which with -n, or by a label", name)

@@ -45,13 +45,13 @@ func TestWhatFails(t *testing.T) {
 		"machine/w1,node/n2":  "n1 n2",
 		"node/n2, machine/w2": "n2", // the same node
 		"failuredomain/b07":   "n1 n2",
-		"failuredomain/b08":   `there is no "failuredomain/b08" that a check selects and whose node is known`,
-		"failuredomain/":      `there is no "failuredomain/" that`,
-		"machine/w9":          `there is no "machine/w9" that a check selects and whose node is known`,
-		"machine/":            `there is no "machine/" that`,
+		"failuredomain/b08":   `nothing that a check selects and whose node is known is called "failuredomain/b08"`,
+		"failuredomain/":      `nothing that a check selects and whose node is known is called "failuredomain/"`,
+		"machine/w9":          `nothing that a check selects and whose node is known is called "machine/w9"`,
+		"machine/":            `nothing that a check selects and whose node is known is called "machine/"`,
 		"node/n1":             `there are several called "node/n1": say which with -n, or by a label`,
 		"machine/w3":          `there are several called "machine/w3"`,
-		"machine/w1,pool=a":   `there is no "pool=a" that`,
+		"machine/w1,pool=a":   `nothing that a check selects and whose node is known is called "pool=a"`,
 		"pool=md-0":           "n1 n2 n3",
 		"rack":                "n1",
 		"pool=none":           "it selects no machine or node that a check selects and whose node is known",
@@ -93,7 +93,7 @@ func TestWhyANodeIsNotKnownIsSaid(t *testing.T) {
 	w := newFixture(t).workers(2).existing(workersCheck).snapshot()
 	w.SetUnseen(inC1, "its kubeconfig is missing", noon)
 	_, err := Run(t.Context(), w, question(fails("machine/w3")))
-	const want = `--fail "machine/w3": there is no "machine/w3" that a check selects and whose node is known; `
+	const want = `--fail "machine/w3": nothing that a check selects and whose node is known is called "machine/w3"; `
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the error is %v", err)
 	}

@@ -31,7 +31,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 var (
@@ -256,12 +255,6 @@ var errNoNodeCheck = errors.New("the nodes of the management cluster were not re
 // what names the objects that a question asks for, for Missing.
 func (q question) what(k *kind) string {
 	called := plural(k.Kind)
-	switch {
-	case k.GroupKind == leaseGVK.GroupKind() && q.Name != "":
-		called = "Lease " + q.Name
-	case q.Labels == managerBindings:
-		called += " of " + managerlease.ClusterRole
-	}
 	switch {
 	case k.GroupKind == nodeGVK.GroupKind():
 		return called + " of the management cluster"

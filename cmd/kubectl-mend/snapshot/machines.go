@@ -20,40 +20,18 @@ import (
 // check may be from before.
 const startup = 2 * time.Minute
 
-// aroundMachine reads the explained machine. It reads all machines in scope if the manager has not written the verdict on that machine, or
-// if a node is explained. It returns a function that reports whether the nodes of a cluster have to be read.
-func (r *source) aroundMachine(ctx context.Context, written func(*clusterv1.MachineHealthCheck) bool) func(client.ObjectKey) bool {
+// readMachine reads only the explained machine if the manager has written the verdict on it.
+func (r *source) readMachine(ctx context.Context, written func(*clusterv1.MachineHealthCheck) bool) {
 	key := client.ObjectKey{Namespace: r.Namespace, Name: r.Machine}
-	if r.one = r.Machine != "" && !r.AllMachines && !r.Judge; r.one {
-		r.all(ctx, reads{machineGVK: {{Namespace: r.Namespace, Name: r.Machine}}})
-		machine := One[clusterv1.Machine](r.snapshot, key)
-		r.one = machine != nil && machine.Spec.ClusterName == r.Cluster &&
-			!slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, ""), func(check *clusterv1.MachineHealthCheck) bool {
-				return machinehealthcheck.Unselected(check, machine) == "" && !written(check)
-			})
-	}
+	r.one = true
+	r.all(ctx, reads{machineGVK: {{Namespace: key.Namespace, Name: key.Name}}})
+	machine := One[clusterv1.Machine](r.snapshot, key)
+	r.one = machine != nil && machine.Spec.ClusterName == r.Cluster &&
+		!slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, ""), func(check *clusterv1.MachineHealthCheck) bool {
+			return machinehealthcheck.Unselected(check, machine) == "" && !written(check)
+		})
 	if r.one {
-		cluster := client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster}
-		r.snapshot.SetCounted(cluster, 0)
-		return func(client.ObjectKey) bool { return false }
-	}
-	r.all(ctx, reads{machineGVK: {{Namespace: r.Namespace}}})
-	clusters := map[client.ObjectKey]bool{}
-	for _, machine := range All[clusterv1.Machine](r.snapshot, "") {
-		if machine.Status.NodeRef.Name == r.Node {
-			clusters[clusterOf(machine)] = true
-		}
-	}
-	return func(cluster client.ObjectKey) bool { return clusters[cluster] || r.Node == "" && r.reads(cluster) }
-}
-
-// written returns a function that reports whether a running manager has written the status of a check.
-func (r *source) written(ctx context.Context) func(*clusterv1.MachineHealthCheck) bool {
-	managers, _ := managerlease.Of(ctx, r.snapshot, r.snapshot.Taken) // a manager that the user may not see does not count
-	writes := r.snapshot.WrittenBy(managers)
-	return func(check *clusterv1.MachineHealthCheck) bool {
-		cluster := One[clusterv1.Cluster](r.snapshot, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
-		return !r.Judge && cluster != nil && writes(check, cluster)
+		r.snapshot.SetCounted(clusterOf(machine), 0)
 	}
 }
 

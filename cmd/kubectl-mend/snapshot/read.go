@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -161,18 +160,16 @@ var scoped = []schema.GroupVersionKind{
 	metal3MachineGVK, hostGVK, recordGVK, eventGVK,
 }
 
-// managerBindings selects the RoleBindings and ClusterRoleBindings of managers.
-var managerBindings = labels.Set(managerlease.BindingLabels).String()
-
 // reads are questions of several kinds.
 type reads map[schema.GroupVersionKind][]question
 
 // readScope reads the managers, then the clusters, checks and remediations in scope, and then the machines and nodes that these show to be
 // needed.
 func (r *source) readScope(ctx context.Context) {
-	bindings := []question{{Labels: managerBindings}}
-	r.all(ctx, reads{
-		nodeCheckGVK: {{}}, leaseGVK: {{Name: managerlease.LeaseName}}, roleBindingGVK: bindings, clusterRoleBindingGVK: bindings,
+	var managers []managerlease.Manager
+	r.all(ctx, reads{nodeCheckGVK: {{}}}, func() (err error) {
+		managers, err = managerlease.Of(ctx, r.snapshot, r.snapshot.Taken) // a manager that the user may not see does not count
+		return err
 	})
 	if len(r.snapshot.Objects(nodeCheckGVK, "")) > 0 { // a NodeHealthCheck needs the Machines of all clusters
 		r.AllMachines = true
@@ -183,12 +180,21 @@ func (r *source) readScope(ctx context.Context) {
 		requests[gvk] = []question{{Namespace: r.Namespace}}
 	}
 	r.all(ctx, requests)
-	wanted, written := r.reads, r.written(ctx)
+	writes := r.snapshot.WrittenBy(managers)
+	written := func(check *clusterv1.MachineHealthCheck) bool {
+		cluster := One[clusterv1.Cluster](r.snapshot, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
+		return !r.Judge && cluster != nil && writes(check, cluster)
+	}
 	switch {
-	case r.Machine != "" || r.Node != "":
-		wanted = r.aroundMachine(ctx, written)
-	case r.Restless && !r.AllMachines && !r.Judge:
+	case r.AllMachines || r.Judge:
+	case r.Machine != "":
+		r.readMachine(ctx, written)
+	case r.Restless:
 		r.restless(ctx, written)
+	}
+	wanted := r.reads
+	if r.Node != "" {
+		wanted = r.withNode(ctx)
 	}
 	r.all(ctx, r.rest(), func() error {
 		clusters := slices.DeleteFunc(All[clusterv1.Cluster](r.snapshot, ""), func(cluster *clusterv1.Cluster) bool {
@@ -200,6 +206,18 @@ func (r *source) readScope(ctx context.Context) {
 		})
 		return inParallel(clusters, func(cluster *clusterv1.Cluster) error { return r.readNodesOf(ctx, cluster) })
 	})
+}
+
+// withNode reads the machines in scope. It returns a function that reports whether a machine of a cluster names the explained node.
+func (r *source) withNode(ctx context.Context) func(client.ObjectKey) bool {
+	r.all(ctx, reads{machineGVK: {{}}})
+	clusters := map[client.ObjectKey]bool{}
+	for _, machine := range All[clusterv1.Machine](r.snapshot, "") {
+		if machine.Status.NodeRef.Name == r.Node {
+			clusters[clusterOf(machine)] = true
+		}
+	}
+	return func(cluster client.ObjectKey) bool { return clusters[cluster] }
 }
 
 // all lists several questions, and calls others, at the same time. The snapshot remembers the errors.
