@@ -69,9 +69,6 @@ func Read(from io.Reader, name, namespace string) (Manifest, error) {
 	return m, nil
 }
 
-// known has the kinds whose fields decode validates.
-var known = snapshot.Scheme
-
 // decode returns an object as its Go type, or an error if it has an unknown field. A template may be of an unknown kind.
 func decode(tree *unstructured.Unstructured) (client.Object, error) {
 	gvk := tree.GroupVersionKind()
@@ -86,16 +83,16 @@ func decode(tree *unstructured.Unstructured) (client.Object, error) {
 	case !check && !(template && named != "" && gvk.Group != ""):
 		return nil, errors.New("expected a MachineHealthCheck, a NodeHealthCheck, a remediation template, " +
 			"a RemediationPolicy, or a RemediationOverride")
-	case check && !known.Recognizes(gvk):
+	case check && !snapshot.Scheme.Recognizes(gvk):
 		return nil, fmt.Errorf("version %s is not known here", gvk.Version)
-	case !known.Recognizes(gvk):
+	case !snapshot.Scheme.Recognizes(gvk):
 		return tree, nil
 	}
 	data, err := tree.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
-	obj, _, err := serializer.NewCodecFactory(known, serializer.EnableStrict).UniversalDeserializer().Decode(data, nil, nil)
+	obj, _, err := serializer.NewCodecFactory(snapshot.Scheme, serializer.EnableStrict).UniversalDeserializer().Decode(data, nil, nil)
 	if strict, ok := runtime.AsStrictDecodingError(err); ok {
 		err = errors.Join(strict.Errors()...)
 	}
