@@ -49,7 +49,7 @@ func recorder(t *testing.T, scope *snapshot.Scope) (o *Options, out, errOut *byt
 		*scope = is
 		w := snapshot.New()
 		w.Taken = recordedAt
-		w.Forbid(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), "baremetalhosts", true, "",
+		w.Forbid(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), "",
 			apierrors.NewForbidden(schema.GroupResource{Resource: "baremetalhosts"}, "", errors.New("no")))
 		w.SetNodes(client.ObjectKey{Namespace: "ns", Name: "c1"}, []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}}})
 		err := w.Add(

@@ -40,7 +40,7 @@ func hostileSnapshot(_ context.Context, _ snapshot.Scope) (*snapshot.Snapshot, e
 	long := metav1.NewTime(recordedAt.Add(-24 * 60 * 60 * 1e9))
 	w := snapshot.New()
 	w.Taken = recordedAt
-	w.Forbid(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), "baremetalhosts", true, "", errors.New(obey))
+	w.Forbid(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), "", errors.New(obey))
 	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node"}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: obey, Message: obey, LastTransitionTime: long}}
 	w.SetNodes(client.ObjectKey{Namespace: "ns", Name: "c1"}, []corev1.Node{node})

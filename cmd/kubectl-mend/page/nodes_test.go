@@ -151,7 +151,7 @@ func barredFrom(namespace string, question func(context.Context, *inspect.Asker)
 	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
 		why := apierrors.NewForbidden(schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: "machines"}, "", errors.New("you may not"))
 		for in, why := range map[string]error{"": why, namespace: why, metav1.NamespaceDefault: nil} {
-			a.Snapshot.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, in, why)
+			a.Snapshot.Forbid(clusterv1.GroupVersion.WithKind("Machine"), in, why)
 		}
 		return question(ctx, a)
 	}

@@ -172,8 +172,8 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 		w.Install(kind)
 	}
 	for _, namespace := range s.leasesIn {
-		w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true, namespace, nil)
-		w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true, "", apierrors.NewForbidden(
+		w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), namespace, nil)
+		w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), "", apierrors.NewForbidden(
 			schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}, "", errors.New("you may not")))
 	}
 	if err := w.Add(objs...); err != nil {
@@ -192,7 +192,7 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 	}
 	for _, kind := range s.barred {
 		plural := strings.ToLower(kind.Kind) + "s"
-		w.Forbid(kind, plural, true, "", apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: plural}, "", errors.New("you may not")))
+		w.Forbid(kind, "", apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: plural}, "", errors.New("you may not")))
 	}
 	return w
 }

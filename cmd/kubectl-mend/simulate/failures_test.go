@@ -80,7 +80,7 @@ func TestWhatFailsAddsUp(t *testing.T) {
 func TestAPolicyWhoseNamespacesAreUnreadIsLeftOut(t *testing.T) {
 	policy := strings.Replace(window, "selector: {}", "selector: {namespaces: {matchLabels: {tier: prod}}}", 1)
 	w := newFixture(t).workers(5).snapshot()
-	w.Forbid(corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", false, "",
+	w.Forbid(corev1.SchemeGroupVersion.WithKind("Namespace"), "",
 		apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New("no rights")))
 	answer := runIn(t, w, policy+"---"+workersCheck, question(fails("1")))
 	must.Is(t, 1, len(answer.Starts), "%s", printed(t, answer))
@@ -288,7 +288,7 @@ func TestNodesWhoseMachinesAreNotKnownAreLeftAlone(t *testing.T) {
 	}
 	for fail, starts := range map[string]int{"node/n1": 0, "node/n2": 1} {
 		w := s.snapshot()
-		w.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, "mgmt", errors.New("the user may not read it"))
+		w.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "mgmt", errors.New("the user may not read it"))
 		answer := runIn(t, w, ladder, question(func(q *Question) { q.Fail, q.Takes = []string{fail}, 5*time.Minute }))
 		blocked := len(answer.NotStarted) == 1 && answer.NotStarted[0].Reason == explain.MissingPermission
 		if len(answer.Starts) != starts || blocked != (starts == 0) {

@@ -96,7 +96,7 @@ func TestWhatNodeHealthChecksLookAtIsReadWhereverItIs(t *testing.T) {
 func TestMachinesOfNodesThatMayNotBeReadAreMissing(t *testing.T) {
 	from := thatManagesItself(t)
 	forbid(from, machineGVK, "machines", "")
-	from.Forbid(machineGVK, "machines", true, "ns", nil)
+	from.Forbid(machineGVK, "ns", nil)
 	w := readAll(t, from, Scope{Namespace: "ns"})
 	err := w.Get(t.Context(), client.ObjectKey{Namespace: itself.Namespace, Name: "cp"}, &clusterv1.Machine{})
 	if !apierrors.IsForbidden(err) {

@@ -278,7 +278,7 @@ func TestAKubeconfigReadsNothingOnTheMachineOfTheUser(t *testing.T) {
 }
 
 func forbid(w *Snapshot, gvk schema.GroupVersionKind, plural, namespace string) {
-	w.Forbid(gvk, plural, true, namespace, apierrors.NewForbidden(schema.GroupResource{Group: gvk.Group, Resource: plural}, "", errors.New(`User "u" may not`)))
+	w.Forbid(gvk, namespace, apierrors.NewForbidden(schema.GroupResource{Group: gvk.Group, Resource: plural}, "", errors.New(`User "u" may not`)))
 }
 
 func TestWhatMayNotBeReadIsSaidAndGoneOnWithout(t *testing.T) {

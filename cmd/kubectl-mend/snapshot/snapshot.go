@@ -88,16 +88,20 @@ func (s *Snapshot) Install(kinds ...schema.GroupVersionKind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, gvk := range kinds {
-		s.kindFor(gvk, guessPlural(gvk), gvk != namespaceGVK && gvk != nodeGVK && gvk != definitionGVK)
+		s.install(gvk)
 	}
+}
+
+func (s *Snapshot) install(gvk schema.GroupVersionKind) *kind {
+	return s.kindFor(gvk, guessPlural(gvk), gvk != namespaceGVK && gvk != nodeGVK && gvk != definitionGVK && gvk != nodeCheckGVK)
 }
 
 // Forbid makes reads of a kind fail with the error why, in one namespace or, if namespace is empty, in all namespaces without their own
 // answer.
-func (s *Snapshot) Forbid(gvk schema.GroupVersionKind, plural string, namespaced bool, namespace string, why error) {
+func (s *Snapshot) Forbid(gvk schema.GroupVersionKind, namespace string, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kindFor(gvk, plural, namespaced).remember(question{Namespace: namespace}, why)
+	s.install(gvk).remember(question{Namespace: namespace}, why)
 }
 
 // Add adds or replaces objects. Their kinds then count as installed and as read in all namespaces. Add sets a UID and a resourceVersion if

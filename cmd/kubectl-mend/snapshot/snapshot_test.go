@@ -83,8 +83,8 @@ func TestWhatIsNotThereIsSaidAsAnAPIServerSaysIt(t *testing.T) {
 	hostKind := bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
 	w, _ := newSnapshot(t, aMachine("m"))
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: hostKind.Group, Resource: "baremetalhosts"}, "", errors.New("no"))
-	w.Forbid(hostKind, "baremetalhosts", true, "", forbidden)
-	w.Forbid(machineKind, "machines", true, "ns", forbidden) // before the list of all namespaces, which has succeeded
+	w.Forbid(hostKind, "", forbidden)
+	w.Forbid(machineKind, "ns", forbidden) // before the list of all namespaces, which has succeeded
 	c := w
 	for name, tc := range map[string]struct {
 		err  error
