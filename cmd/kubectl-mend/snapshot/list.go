@@ -15,6 +15,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -40,6 +41,7 @@ var (
 	nodeGVK               = corev1.SchemeGroupVersion.WithKind("Node")
 	podGVK                = corev1.SchemeGroupVersion.WithKind("Pod")
 	budgetGVK             = policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")
+	attachmentGVK         = storagev1.SchemeGroupVersion.WithKind("VolumeAttachment")
 	eventGVK              = eventsv1.SchemeGroupVersion.WithKind("Event")
 	clusterGVK            = clusterv1.GroupVersion.WithKind("Cluster")
 	overrideGVK           = mendv1.GroupVersion.WithKind("RemediationOverride")

@@ -10,10 +10,7 @@ import (
 	"slices"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -236,14 +233,12 @@ func WorkloadReader(ctx context.Context, management client.Reader, cluster clien
 
 // inWorkloads returns a mapper of the kinds that are read in workload clusters, so that no request for discovery is needed.
 func inWorkloads() meta.RESTMapper {
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{
-		corev1.SchemeGroupVersion, policyv1.SchemeGroupVersion, storagev1.SchemeGroupVersion, coordinationv1.SchemeGroupVersion,
-	})
-	for _, gvk := range []schema.GroupVersionKind{namespaceGVK, nodeGVK, storagev1.SchemeGroupVersion.WithKind("VolumeAttachment")} {
-		mapper.Add(gvk, meta.RESTScopeRoot)
-	}
-	for _, gvk := range []schema.GroupVersionKind{podGVK, budgetGVK, leaseGVK} {
-		mapper.Add(gvk, meta.RESTScopeNamespace)
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for gvk, scope := range map[schema.GroupVersionKind]meta.RESTScope{
+		namespaceGVK: meta.RESTScopeRoot, nodeGVK: meta.RESTScopeRoot, attachmentGVK: meta.RESTScopeRoot,
+		podGVK: meta.RESTScopeNamespace, budgetGVK: meta.RESTScopeNamespace, leaseGVK: meta.RESTScopeNamespace,
+	} {
+		mapper.Add(gvk, scope)
 	}
 	return mapper
 }
