@@ -11,7 +11,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -25,6 +24,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/test/builders"
 )
 
 func TestWhatFails(t *testing.T) {
@@ -231,15 +231,11 @@ func TestTheManagersThatRunDecide(t *testing.T) {
 		"no manager": {
 			machines, nil, workersCheck, "machine/w1", "No manager of kubemend runs, or only one in teardown: one with default settings is assumed", 1,
 		},
-		"one with its settings": {machines, map[string]string{"a": `{}`}, workersCheck, "machine/w1", "", 1},
 		"one that says nothing": {
 			machines, map[string]string{"a": ``}, workersCheck, "machine/w1", "", 1,
 		},
 		"one that leaves": {
 			machines, map[string]string{"a": `{"teardown":true}`}, workersCheck, "machine/w1", "one with default settings is assumed", 1,
-		},
-		"one that wants a label": {
-			machines, map[string]string{"a": `{"watchFilter":"blue"}`}, workersCheck, "machine/w1", "kubemend does not act on it", 0,
 		},
 		"one that does not act on NodeHealthChecks": {
 			nodes, map[string]string{"a": `{"kinds":[{"crd":"nodehealthchecks.remediation.medik8s.io","reason":"Off","because":"it is switched off by a flag"}]}`},
@@ -299,15 +295,12 @@ func TestNodesWhoseMachinesAreNotKnownAreLeftAlone(t *testing.T) {
 
 // manager adds a running manager with its binding and this announcement.
 func (s *fixture) manager(namespace, says string) *fixture {
-	renewed := metav1.NewMicroTime(noon)
+	renewed, binding := metav1.NewMicroTime(noon), builders.ManagerBinding(namespace)
+	binding.Name = namespace
 	s.objs = append(s.objs, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: managerlease.LeaseName, Annotations: map[string]string{mendv1.ManagerAnnotation: says}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("one"), LeaseDurationSeconds: ptr.To[int32](60), RenewTime: &renewed},
-	}, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "kubemend-manager-" + namespace, Labels: managerlease.BindingLabels},
-		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: managerlease.ClusterRole},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: managerlease.ServiceAccount}},
-	})
+	}, binding)
 	return s
 }
 
