@@ -83,8 +83,8 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 	machines := &machinehealthcheck.Reconciler{
 		Client: c, Requests: requests, Clock: now, Metal: &host.Hosts{Client: c, Live: c},
 		Clusters: snapshot.Clusters{Snapshot: w, ClockAhead: a.Managers.clockAhead()},
-		Kinds:    &snapshot.Kinds[*remediationrequest.Metadata]{Snapshot: w, In: w.Namespace()},
-		Hosts:    &snapshot.Kinds[*bmov1alpha1.BareMetalHost]{Snapshot: w, In: w.Namespace()},
+		Kinds:    &snapshot.Kinds[*remediationrequest.Metadata]{Snapshot: w, In: w.Namespace},
+		Hosts:    &snapshot.Kinds[*bmov1alpha1.BareMetalHost]{Snapshot: w, In: w.Namespace},
 		Ledger:   &policy.Ledger{Clock: now},
 	}
 	machines.Ledger.Set(a.policies)

@@ -229,14 +229,6 @@ type Kinds[T client.Object] struct {
 	In string
 }
 
-// Namespace returns the namespace of the scope; empty for all.
-func (s *Snapshot) Namespace() string {
-	if s.source == nil {
-		return ""
-	}
-	return s.source.Namespace
-}
-
 // Source returns nil.
 func (k *Kinds[T]) Source(handler.TypedEventHandler[T, reconcile.Request]) ctrlsource.Source {
 	return nil

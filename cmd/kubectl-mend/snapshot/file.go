@@ -150,13 +150,10 @@ func parse(from io.Reader) (*header, []runtime.RawExtension, error) {
 	return head, record.Items[1:], nil
 }
 
-var (
-	secretKind    = corev1.SchemeGroupVersion.WithKind("Secret").GroupKind()
-	configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind()
-)
-
 // hidden reports whether objects of a kind may hold credentials. A snapshot never has them.
-func hidden(gk schema.GroupKind) bool { return gk == secretKind || gk == configMapKind }
+func hidden(gk schema.GroupKind) bool {
+	return gk.Group == corev1.GroupName && (gk.Kind == "Secret" || gk.Kind == "ConfigMap")
+}
 
 // wholeGroups have the kinds in Scheme that a record keeps whole: those of kubemend and of medik8s, remediations, leases and bindings.
 var wholeGroups = []string{

@@ -108,7 +108,7 @@ func begin(ctx context.Context, config *rest.Config, now clock.PassiveClock, sco
 		return nil, err
 	}
 	s := empty()
-	s.Taken, s.Clock = now.Now().UTC(), now
+	s.Namespace, s.Taken, s.Clock = scope.Namespace, now.Now().UTC(), now
 	for _, group := range groups {
 		for _, version := range append([]metav1.GroupVersionForDiscovery{group.Group.PreferredVersion}, group.Group.Versions...) {
 			for _, resource := range group.VersionedResources[version.Version] {

@@ -159,7 +159,7 @@ func workloadOf(t testing.TB) *Snapshot {
 // sourceOf returns a source that reads a snapshot like an API server.
 func sourceOf(from *Snapshot, now clock.PassiveClock, scope Scope) *source {
 	s := empty()
-	s.Taken, s.Clock = now.Now().UTC(), now
+	s.Namespace, s.Taken, s.Clock = scope.Namespace, now.Now().UTC(), now
 	for _, k := range from.installed() {
 		for _, version := range k.Versions {
 			if !hidden(k.GroupKind) {

@@ -45,6 +45,8 @@ import (
 type Snapshot struct {
 	client.Client // nil: calling a method that Snapshot does not implement, such as a write, panics
 
+	// Namespace is that of the scope; empty for all, and for a record.
+	Namespace string
 	// Taken is when the snapshot was read.
 	Taken time.Time
 	// Clock is the clock of the cluster. Commands compute the age of conditions with it.
