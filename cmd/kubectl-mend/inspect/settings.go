@@ -67,8 +67,8 @@ func (m Managers) clockAhead() time.Duration {
 	return 0
 }
 
-// unclaimed returns the value of --unclaimed-machine-health-checks of the manager that reconciles a check, or the flag's default if it is not
-// known. A running manager whose scope could not be verified counts.
+// unclaimed returns the value of --unclaimed-machine-health-checks of the manager that reconciles a check, or the flag's default if that is
+// not known. A running manager whose scope could not be verified counts.
 func (m Managers) unclaimed(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) machinehealthcheck.Unclaimed {
 	for _, is := range m.All {
 		if off := is.StandsOff(check, cluster); off.Reason != "" && !off.Unknown() {

@@ -11,6 +11,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -24,7 +25,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
-	"github.com/kubemend/kubemend/test/builders"
 )
 
 func TestWhatFails(t *testing.T) {
@@ -295,12 +295,15 @@ func TestNodesWhoseMachinesAreNotKnownAreLeftAlone(t *testing.T) {
 
 // manager adds a running manager with its binding and this announcement.
 func (s *fixture) manager(namespace, says string) *fixture {
-	renewed, binding := metav1.NewMicroTime(noon), builders.ManagerBinding(namespace)
-	binding.Name = namespace
+	renewed := metav1.NewMicroTime(noon)
 	s.objs = append(s.objs, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: managerlease.LeaseName, Annotations: map[string]string{mendv1.ManagerAnnotation: says}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("one"), LeaseDurationSeconds: ptr.To[int32](60), RenewTime: &renewed},
-	}, binding)
+	}, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubemend-manager-" + namespace, Labels: managerlease.BindingLabels},
+		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: managerlease.ClusterRole},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: managerlease.ServiceAccount}},
+	})
 	return s
 }
 
