@@ -156,10 +156,7 @@ func (r *source) labelled() labels.Set {
 func (s *Snapshot) answered(k *kind, q question) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	more := []question{{Namespace: q.Namespace}, {Name: q.Name, Labels: q.Labels}, {}}
-	return slices.ContainsFunc(k.Answers, func(a answer) bool {
-		return a.question == q || a.Why == nil && slices.Contains(more, a.question)
-	})
+	return k.listed(q) || slices.ContainsFunc(k.Answers, func(a answer) bool { return a.question == q })
 }
 
 func (s *Snapshot) remember(k *kind, q question, err error) {
@@ -238,7 +235,7 @@ func (s *Snapshot) Missing() []string {
 	var missing []string
 	for _, k := range s.kinds {
 		for _, a := range k.Answers {
-			if a.Why != nil && a.Why.Message != errNoNodeCheck.Error() {
+			if a.Why != nil && a.Why.Message != errNoNodeCheck.Error() && !k.listed(a.question) {
 				missing = append(missing, a.what(k)+": "+why(&apierrors.StatusError{ErrStatus: *a.Why}))
 			}
 		}

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -300,6 +302,41 @@ func TestMachinesAreNotReadWithoutTheirNodes(t *testing.T) {
 	_, counted := w.Counted(key("c1"))
 	if machines, nodes := machinesOf(t, w); !counted || len(nodes) > 0 || slices.Contains(machines, "w1") {
 		t.Errorf("of a cluster whose machines are healthy machines %v and nodes %v were read", machines, nodes)
+	}
+}
+
+// failsOnce fails the first list of the Machines of one cluster.
+type failsOnce struct {
+	client.Client
+
+	failed bool
+}
+
+func (c *failsOnce) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	o := (&client.ListOptions{}).ApplyOptions(options)
+	if _, ofMachines := list.(*clusterv1.MachineList); ofMachines && !c.failed && o.Namespace == "ns2" {
+		c.failed = true
+		return errors.New("it has failed")
+	}
+	return c.Client.List(ctx, list, options...)
+}
+
+// Where other clusters are quiet, the machines of a cluster that could not be listed must not count as none.
+func TestMachinesThatCouldNotBeListedAreListedAgain(t *testing.T) {
+	from := aLargeCluster(t, calm(t), func(w *Snapshot) {
+		cluster := aCluster("c1")
+		cluster.Namespace, cluster.Status.Conditions = "ns2", nil
+		put(t, w, cluster, aMachine("lost", func(m *clusterv1.Machine) { m.Namespace = "ns2" }))
+	})
+	r := sourceOf(from, clocktesting.NewFakePassiveClock(noon), Scope{Restless: true})
+	failing := &failsOnce{Client: from}
+	r.client = failing
+	w, err := r.read(t.Context())
+	must.Do(t, err)
+	_, counted := w.Counted(key("c1"))
+	lost := One[clusterv1.Machine](w, client.ObjectKey{Namespace: "ns2", Name: "lost"})
+	if !failing.failed || !counted || lost == nil || len(w.Missing()) > 0 {
+		t.Errorf("counted %t, read %v, missing %v", counted, lost, w.Missing())
 	}
 }
 

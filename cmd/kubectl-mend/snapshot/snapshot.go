@@ -312,15 +312,30 @@ func (k *kind) remember(q question, err error) {
 	slices.SortFunc(k.Answers, func(a, b answer) int { return a.compare(b.question) })
 }
 
-// covered reports whether anything was listed in a namespace or in all namespaces. It returns an error if every such list failed.
+// listed reports whether the objects of q were listed, perhaps among others.
+func (k *kind) listed(q question) bool {
+	with := []question{q, {Namespace: q.Namespace}, {Name: q.Name, Labels: q.Labels}, {}}
+	return slices.ContainsFunc(k.Answers, func(a answer) bool { return a.Why == nil && slices.Contains(with, a.question) })
+}
+
+// covered reports whether anything was listed in a namespace or, if not, in all namespaces. It returns an error if every such list failed:
+// that leases of one name may be listed everywhere does not make a lease that may not be read one that is not there.
 func (k *kind) covered(namespace string) (asked bool, why error) {
-	for i := range k.Answers {
-		switch a := &k.Answers[i]; {
-		case a.Namespace != namespace && a.Namespace != metav1.NamespaceAll:
-		case a.Why == nil:
-			return true, nil
-		case !asked:
-			asked, why = true, unreadError{&apierrors.StatusError{ErrStatus: *a.Why}}
+	if k.listed(question{Namespace: namespace}) {
+		return true, nil
+	}
+	for _, about := range []string{namespace, metav1.NamespaceAll} {
+		for i := range k.Answers {
+			switch a := &k.Answers[i]; {
+			case a.Namespace != about:
+			case a.Why == nil:
+				return true, nil
+			case !asked:
+				asked, why = true, unreadError{&apierrors.StatusError{ErrStatus: *a.Why}}
+			}
+		}
+		if asked {
+			break
 		}
 	}
 	return asked, why
