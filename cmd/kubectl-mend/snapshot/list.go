@@ -273,8 +273,12 @@ func plural(kind string) string {
 	return kind + "s"
 }
 
-// Silent reports whether a read failed because an API server does not answer. A later read may succeed.
-func Silent(err error) bool { return explain.Silent(why(err)) }
+// Silent reports whether a read failed because an API server does not answer. A later read may succeed. A remembered error has the text of
+// why already, which callers may have put their own words before.
+func Silent(err error) bool {
+	said := apierrors.APIStatus(nil)
+	return explain.Silent(why(err)) || errors.As(err, &said) && explain.Silent(said.Status().Message)
+}
 
 // why returns the text of a read error for users. It is the same each time, so that Missing has it once.
 func why(err error) string {

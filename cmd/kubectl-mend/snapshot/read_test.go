@@ -38,7 +38,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -375,8 +374,12 @@ func TestAClusterThatDoesNotAnswerIsNoMissingRight(t *testing.T) {
 		"it does not know the user":            {apierrors.NewUnauthorized("no"), false},
 		"its kubeconfig cannot be read":        {errors.New("no kubeconfig"), false},
 	} {
-		if got := why(row.err); explain.Silent(got) != row.silent {
-			t.Errorf("%s: %q", name, got)
+		later := &kind{}
+		later.remember(question{}, row.err)
+		for _, err := range []error{row.err, fmt.Errorf("list the machines: %w", later.unread(""))} {
+			if Silent(err) != row.silent {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
 }
