@@ -122,6 +122,8 @@ func (r *source) widened(k *kind, q question) (question, bool) {
 		return q, false
 	case gk == machineGVK.GroupKind() && r.one && !selected:
 		return q, false
+	case gk == namespaceGVK.GroupKind() && r.Everything && q.Labels != "": // policies of a file may select others than those of the cluster
+		return question{}, true
 	case slices.Contains(selectedKinds, gk), r.one && selected && slices.Contains(machineKinds, gk):
 		return q, true
 	}

@@ -236,6 +236,21 @@ func TestAllIsReadThatIsLookedAt(t *testing.T) {
 	}
 }
 
+// simulate reads a policy from a file, and the namespaces that it selects from a record.
+func TestARecordHasTheNamespacesThatOtherPoliciesSelect(t *testing.T) {
+	from := aManagementCluster(t, nil)
+	for _, tier := range []string{"prod", "test"} {
+		put(t, from, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tier, Labels: map[string]string{"tier": tier}}})
+	}
+	w := readAll(t, from, Scope{Everything: true})
+	for _, tier := range []string{"prod", "test"} { // the first is what a policy of the cluster selects
+		list := &corev1.NamespaceList{}
+		must.Do(t, w.List(t.Context(), list, client.MatchingLabels{"tier": tier}))
+		must.Is(t, 1, len(list.Items), tier)
+		w = again(t, w)
+	}
+}
+
 func TestWorkloadClustersAreReadThroughTheirKubeconfigs(t *testing.T) {
 	w := everything(t)
 	node := w.Node(key("c1"), "node-of-m")
