@@ -148,7 +148,7 @@ func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck, 
 	})
 	switch {
 	case hold == nil:
-	case c.Mode == cliv1.ModeObserving && hold.Reason == explain.NoManager:
+	case c.Mode == cliv1.ModeObserving && m.Unknown == "": // no manager observes the check, so a claim would not help
 		c.Mode, c.ModeMessage = cliv1.ModeCore, "The check is not claimed for kubemend: Cluster API core acts on it. "+hold.Text
 		elsewhere(c)
 	case c.Mode != cliv1.ModeActing:

@@ -257,6 +257,7 @@ func TestExplanationsOfWhoActs(t *testing.T) {
 		"a manager with another filter":                            {aScene(bad, saying(filtered)), machine("w1")},
 		"a manager that leaves":                                    {aScene(bad, saying(leaving)), machine("w1")},
 		"a manager with another filter, and no claim":              {aScene(bad, saying(filtered), unclaimed), machine("w1")},
+		"a check of a kind that is not served, and no claim":       {aScene(bad, unserved(crdgate.MachineCheckCRD, "Failed", "it was not started: no"), unclaimed), machine("w1")},
 		"the status with a forged lease":                           {aScene(bad, ownNodes(due), forged), nil},
 		"a machine and nothing but a forged lease":                 {aScene(bad, dead, forged), machine("w1")},
 		"the status with a manager outside":                        {aScene(bad, outside), nil},
