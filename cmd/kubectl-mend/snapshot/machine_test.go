@@ -258,6 +258,9 @@ func TestOfClustersWhereAllIsWellNothingIsReadAndWhereAManagerWritesNoNodes(t *t
 			}}
 			put(t, w, request)
 		}}, theMachines},
+		"there is a request that may be of any machine of the namespace": {false, []func(*Snapshot){func(w *Snapshot) {
+			put(t, w, &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w1"}})
+		}}, theMachines},
 		"a machine has no owner whose change would tell that it is not Ready": {false, []func(*Snapshot){func(w *Snapshot) {
 			put(t, w, aMachine("w1"))
 		}}, theMachines},
@@ -288,6 +291,12 @@ func TestOfClustersWhereAllIsWellNothingIsReadAndWhereAManagerWritesNoNodes(t *t
 				t.Errorf("machines %v and nodes %v were read, counted: %t; want %s", machines, nodes, counted, tc.read)
 			}
 		})
+	}
+}
+
+func TestARecordHasTheNodesOfChecksThatAManagerHasWritten(t *testing.T) {
+	if _, nodes := machinesOf(t, readAll(t, aLargeCluster(t, calm(t)), Scope{Everything: true})); len(nodes) != 5 {
+		t.Errorf("recorded are %v", nodes)
 	}
 }
 
@@ -334,6 +343,9 @@ func TestMachinesThatCouldNotBeListedAreListedAgain(t *testing.T) {
 	w, err := r.read(t.Context())
 	must.Do(t, err)
 	_, counted := w.Counted(key("c1"))
+	if err := w.List(t.Context(), &corev1.NodeList{}); err == nil { // without a NodeHealthCheck they are not read, and not missed
+		t.Error("the nodes of the management cluster were read")
+	}
 	lost := One[clusterv1.Machine](w, client.ObjectKey{Namespace: "ns2", Name: "lost"})
 	if !failing.failed || !counted || lost == nil || len(w.Missing()) > 0 {
 		t.Errorf("counted %t, read %v, missing %v", counted, lost, w.Missing())

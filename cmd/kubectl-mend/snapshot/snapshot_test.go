@@ -89,13 +89,16 @@ func TestWhatIsNotThereIsSaidAsAnAPIServerSaysIt(t *testing.T) {
 	w.Install(leaseGVK)
 	w.kinds[leaseGVK.GroupKind()].remember(question{Name: "manager.kubemend.io"}, nil)
 	w.Forbid(leaseGVK, "medik8s-leases", forbidden)
+	w.Forbid(podGVK, "ns", forbidden)
 	c := w
-	want := []string{"BareMetalHosts in all namespaces: forbidden: no", "Leases in namespace medik8s-leases: forbidden: no"}
+	want := []string{"BareMetalHosts in all namespaces: forbidden: no", "Leases in namespace medik8s-leases: forbidden: no",
+		"Pods in namespace ns: forbidden: no"}
 	must.Equal(t, want, w.Missing(), "missing")
 	for name, tc := range map[string]struct {
 		err  error
 		want func(error) bool
 	}{
+		"all of a kind of which nothing may be read": {c.List(t.Context(), &corev1.PodList{}), apierrors.IsForbidden},
 		"leases of a namespace, where those of one name may be read": {
 			c.List(t.Context(), &coordinationv1.LeaseList{}, client.InNamespace("medik8s-leases")), apierrors.IsForbidden,
 		},
