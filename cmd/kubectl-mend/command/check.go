@@ -74,7 +74,7 @@ func (o *Options) missing(ctx context.Context) ([]string, error) {
 			cluster.Namespace, cluster.Name, text.Moment(cluster.Since.Time, a.Now), cluster.Message))
 	}
 	for _, unread := range a.Snapshot.Missing() {
-		missing = append(missing, "you cannot read "+unread.String())
+		missing = append(missing, "you cannot read "+unread)
 	}
 	return missing, nil
 }

@@ -143,7 +143,7 @@ func (o *Options) sayMissing(w *snapshot.Snapshot) {
 	}
 	_, _ = fmt.Fprintln(o.ErrOut, "Could not be read:")
 	for _, m := range missing {
-		_, _ = fmt.Fprintf(o.ErrOut, "  %s\n", text.Below(m.String()))
+		_, _ = fmt.Fprintf(o.ErrOut, "  %s\n", text.Below(m))
 	}
 }
 

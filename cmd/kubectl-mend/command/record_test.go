@@ -14,11 +14,13 @@ import (
 
 	"github.com/kubemend/kubemend/test/must"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
@@ -47,7 +49,8 @@ func recorder(t *testing.T, scope *snapshot.Scope) (o *Options, out, errOut *byt
 		*scope = is
 		w := snapshot.New()
 		w.Taken = recordedAt
-		w.Lacks("BareMetalHosts in all namespaces", "forbidden: no")
+		w.Forbid(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), "",
+			apierrors.NewForbidden(schema.GroupResource{Resource: "baremetalhosts"}, "", errors.New("no")))
 		w.SetNodes(client.ObjectKey{Namespace: "ns", Name: "c1"}, []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}}})
 		err := w.Add(
 			&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}},

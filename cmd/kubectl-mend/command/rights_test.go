@@ -201,7 +201,8 @@ func everything(workload string) map[string]string {
 		"kubemend.io/v1alpha1/hostremediationtemplates":                      object("kubemend.io/v1alpha1", "HostRemediationTemplate", true, ""),
 		"kubemend.io/v1alpha1/remediationrecords":                            object("kubemend.io/v1alpha1", "RemediationRecord", true, ""),
 		"kubemend.io/v1alpha1/remediationoverrides":                          object("kubemend.io/v1alpha1", "RemediationOverride", true, ""),
-		"kubemend.io/v1alpha1/remediationpolicies":                           object("kubemend.io/v1alpha1", "RemediationPolicy", true, `,"spec":{"selector":{"namespaces":{}},"mode":"Observe"}`),
+		"kubemend.io/v1alpha1/remediationpolicies": strings.Replace(object("kubemend.io/v1alpha1", "RemediationPolicy", true,
+			`,"spec":{"selector":{"namespaces":{}},"mode":"Observe"}`), `"namespace":"x"`, `"namespace":"kubemend-system"`, 1), // selects namespaces
 		"remediation.medik8s.io/v1alpha1/nodehealthchecks": object(nhc, "NodeHealthCheck", false,
 			`,"spec":{"remediationTemplate":{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta2","kind":"Metal3RemediationTemplate","namespace":"x","name":"x"}}`),
 		"coordination.k8s.io/v1/leases":                     lease,

@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +40,7 @@ func hostileSnapshot(_ context.Context, _ snapshot.Scope) (*snapshot.Snapshot, e
 	long := metav1.NewTime(recordedAt.Add(-24 * 60 * 60 * 1e9))
 	w := snapshot.New()
 	w.Taken = recordedAt
-	w.Lacks("BareMetalHosts in all namespaces", obey)
+	w.Forbid(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), "", errors.New(obey))
 	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node"}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: obey, Message: obey, LastTransitionTime: long}}
 	w.SetNodes(client.ObjectKey{Namespace: "ns", Name: "c1"}, []corev1.Node{node})

@@ -212,7 +212,7 @@ func TestSimulateEndsWithACodeWhenSomethingWouldHappen(t *testing.T) {
 		"--at-most 2 --set maxUnhealthy=60%":                  {Refused, "--at-most allows 2"},
 		"--set maxUnhealthy=60%":                              {WouldStart, ""},
 		"--at-most 0":                                         {Done, ""},
-		"--at-most 0 --cluster c1 --fail-domain b07 --for 1s": {Failed, `is in the failure domain "b07"`},
+		"--at-most 0 --cluster c1 --fail-domain b07 --for 1s": {Failed, `is called "failuredomain/b07"`},
 	} {
 		code, _, problems := mended(t, strings.Fields("simulate -A --from ../../../docs/cli/samples/three-of-five.json "+line)...)
 		if code != tc.code || !strings.Contains(problems, tc.wants) {

@@ -24,7 +24,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/begin"
-	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -84,8 +83,8 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 	machines := &machinehealthcheck.Reconciler{
 		Client: c, Requests: requests, Clock: now, Metal: &host.Hosts{Client: c, Live: c},
 		Clusters: snapshot.Clusters{Snapshot: w, ClockAhead: a.Managers.clockAhead()},
-		Kinds:    &snapshot.Kinds[*remediationrequest.Metadata]{Snapshot: w, In: w.Namespace()},
-		Hosts:    &snapshot.Kinds[*bmov1alpha1.BareMetalHost]{Snapshot: w, In: w.Namespace()},
+		Kinds:    &snapshot.Kinds[*remediationrequest.Metadata]{Snapshot: w, In: w.Namespace},
+		Hosts:    &snapshot.Kinds[*bmov1alpha1.BareMetalHost]{Snapshot: w, In: w.Namespace},
 		Ledger:   &policy.Ledger{Clock: now},
 	}
 	machines.Ledger.Set(a.policies)
@@ -100,30 +99,55 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 // MachineChecks explains the wanted MachineHealthChecks, sorted by name; none if the kind is not installed. It returns an error, such as
 // Forbidden, if they could not be read.
 func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.MachineHealthCheck) bool) ([]explain.Check, error) {
-	list := &clusterv1.MachineHealthCheckList{}
-	if err := a.Snapshot.List(ctx, list, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) {
+	err := a.Snapshot.List(ctx, &clusterv1.MachineHealthCheckList{}, client.UnsafeDisableDeepCopy)
+	checks := snapshot.All[clusterv1.MachineHealthCheck](a.Snapshot, "")
+	return explained("MachineHealthCheck", err, checks, wanted, func(check *clusterv1.MachineHealthCheck) (*explain.Check, error) {
+		c, err := a.machineCheck(ctx, check)
+		if c != nil && check.Annotations[mendv1.ClaimedByAnnotation] != "" && machinehealthcheck.Claimed(check) {
+			c.ClaimedBy = "a RemediationPolicy with mode Act"
+		}
+		return c, err
+	})
+}
+
+// NodeChecks explains the wanted NodeHealthChecks, sorted by name; none if the kind is not installed. It returns an error, such as
+// Forbidden, if they could not be read.
+func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthCheck) bool) ([]explain.Check, error) {
+	err := a.Snapshot.List(ctx, &nhcv1.NodeHealthCheckList{}, client.UnsafeDisableDeepCopy)
+	checks := snapshot.All[nhcv1.NodeHealthCheck](a.Snapshot, "")
+	return explained("NodeHealthCheck", err, checks, wanted, func(check *nhcv1.NodeHealthCheck) (*explain.Check, error) {
+		c, err := a.nodes.Explain(ctx, check.Name, a.Now)
+		if c != nil {
+			unreadByYou(c)
+			a.Managers.Serve(c)
+		}
+		return c, err
+	})
+}
+
+// explained explains the wanted checks of a kind; unread is why they could not be listed.
+func explained[T client.Object](
+	kind string, unread error, checks []T, wanted func(T) bool, explainOne func(T) (*explain.Check, error),
+) ([]explain.Check, error) {
+	if meta.IsNoMatchError(unread) {
 		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("list MachineHealthChecks: %w", err)
+	} else if unread != nil {
+		return nil, fmt.Errorf("list %ss: %w", kind, unread)
 	}
-	var checks []explain.Check
-	for i := range list.Items {
-		if !wanted(&list.Items[i]) {
+	var found []explain.Check
+	for _, check := range checks {
+		if !wanted(check) {
 			continue
 		}
-		check, err := a.machineCheck(ctx, &list.Items[i])
+		c, err := explainOne(check)
 		switch {
 		case err != nil:
-			ref := explain.Ref{Kind: "MachineHealthCheck", Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}
-			checks = append(checks, explain.Unexplained(ref, err))
-		case check != nil:
-			if list.Items[i].Annotations[mendv1.ClaimedByAnnotation] != "" && machinehealthcheck.Claimed(&list.Items[i]) {
-				check.ClaimedBy = "a RemediationPolicy with mode Act"
-			}
-			checks = append(checks, *check)
+			found = append(found, explain.Unexplained(explain.Ref{Kind: kind, Namespace: check.GetNamespace(), Name: check.GetName()}, err))
+		case c != nil:
+			found = append(found, *c)
 		}
 	}
-	return checks, nil
+	return found, nil
 }
 
 // machineCheck explains check from the status that the acting manager wrote or, without such a status, by judging its machines as a manager
@@ -143,7 +167,7 @@ func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealth
 		}
 		return a.machines.Written(check, cluster, list.Items, a.Now, a.Managers.clockAhead()), nil
 	}
-	a.machines.Unclaimed = unclaimed(a.Managers.of(check, cluster))
+	a.machines.Unclaimed = a.Managers.unclaimed(check, cluster)
 	explained, err := a.machines.Explain(ctx, client.ObjectKeyFromObject(check), a.Now)
 	if err != nil || explained == nil {
 		return nil, err
@@ -174,33 +198,6 @@ func nodesUnread(explained *explain.Check, why string) {
 			target.Blockers, target.Next = []explain.Blocker{unread}, explain.Step{Reason: unread.Reason, Text: unread.Fix, Manual: true}
 		}
 	}
-}
-
-// NodeChecks explains the wanted NodeHealthChecks, sorted by name; none if the kind is not installed. It returns an error, such as
-// Forbidden, if they could not be read.
-func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthCheck) bool) ([]explain.Check, error) {
-	list := &nhcv1.NodeHealthCheckList{}
-	if err := a.Snapshot.List(ctx, list, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) {
-		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("list NodeHealthChecks: %w", err)
-	}
-	var checks []explain.Check
-	for i := range list.Items {
-		if !wanted(&list.Items[i]) {
-			continue
-		}
-		check, err := a.nodes.Explain(ctx, list.Items[i].Name, a.Now)
-		switch {
-		case err != nil:
-			checks = append(checks, explain.Unexplained(explain.Ref{Kind: "NodeHealthCheck", Name: list.Items[i].Name}, err))
-		case check != nil:
-			unreadByYou(check)
-			a.Managers.Serve(check, crdgate.NodeCheckCRD)
-			checks = append(checks, *check)
-		}
-	}
-	return checks, nil
 }
 
 // cluster returns the Cluster of a name, or an empty Cluster if it is not known.

@@ -102,19 +102,19 @@ func (a *Asker) remediation(kind remediation.Kind, rem remediation.Object) *expl
 			return explained
 		}
 	}
-	switch served, unserved := a.Managers.serves(crd); {
-	case !served && unserved != nil:
-		_, explained.Next = otherwise(unserved)
-		explained.Reason, explained.Message = explain.NotServed, explain.KindNotServed(unserved.Because)
-		explained.Blockers, explained.Evidence = nil, nil
-		return explained
-	case a.Managers.Unknown != "":
+	_, hold, next := a.Managers.absent(crd, func(is *managerlease.Manager) managerlease.Off {
+		return is.StandsOff(rem.Unwrapped(), cluster)
+	})
+	if hold == nil {
 		return explained
 	}
-	object := rem.Unwrapped()
-	because, person := a.Managers.nobodyActs(func(is *managerlease.Manager) managerlease.Off { return is.StandsOff(object, cluster) })
-	explained.Reason, explained.Message, explained.Deadline = explain.NoManager, because, nil
-	explained.Next = step(person, "nothing, as long as no manager reconciles it")
+	explained.Reason, explained.Message = hold.Reason, hold.Text
+	explained.Next = cmp.Or(next, explain.Step{Reason: hold.Reason, Text: "nothing, as long as no manager reconciles it"})
+	if hold.Reason == explain.NotServed {
+		explained.Blockers, explained.Evidence = nil, nil
+	} else {
+		explained.Deadline = nil
+	}
 	return explained
 }
 
@@ -169,24 +169,28 @@ func (a *Asker) nodeReady(m *clusterv1.Machine) (ready metav1.Condition, known b
 	return metav1.Condition{}, true
 }
 
-// remember adds to s what RemediationRecords say of the machines of its owner: which machines are gone and not replaced, and which machine
-// replaces which. No field of a MachineSet has this.
+// remember adds to s what RemediationRecords say of the machines of its MachineDeployment or, without one, of its owner: which machines are
+// gone and not replaced, and which machine replaces which. No field of a MachineSet has this.
 func (a *Asker) remember(s *capacity.Subject) {
 	lost := map[string]capacity.Subject{}
 	s.Remembered = map[string]string{}
 	for _, r := range snapshot.All[mendv1.RemediationRecord](a.Snapshot, s.Namespace) {
-		target := &r.Spec.Target
-		if target.Machine == nil || !ofOwner(r, s) {
+		if r.Spec.Target.Machine == nil {
 			continue
 		}
-		switch by := r.Status.Replacement; {
-		case by != nil:
-			s.Remembered[by.Machine.Name] = target.Machine.Name
-			if target.Machine.Name == s.Name {
-				s.Found = by.Machine.Name
+		loss := records.SubjectOf(r)
+		same := loss.Owner.Kind != "" && loss.Owner.Kind == s.Owner.Kind && loss.Owner.Name == s.Owner.Name
+		if loss.Deployment != "" && s.Deployment != "" {
+			same = loss.Deployment == s.Deployment && loss.Cluster == s.Cluster
+		}
+		switch {
+		case !same:
+		case loss.Found != "":
+			s.Remembered[loss.Found] = loss.Name
+			if loss.Name == s.Name {
+				s.Found = loss.Found
 			}
 		case r.Open():
-			loss := records.SubjectOf(r)
 			loss.Gone, _ = records.WentAt(r)
 			lost[loss.Name] = loss
 		}
@@ -205,13 +209,4 @@ func (a *Asker) Predecessor(m *clusterv1.Machine) capacity.Replacement {
 	s := capacity.Of(m)
 	a.remember(&s)
 	return s.MadeFor(m)
-}
-
-// ofOwner reports whether r is about a machine of the same MachineDeployment as s or, without one, of the same owner.
-func ofOwner(r *mendv1.RemediationRecord, s *capacity.Subject) bool {
-	if deployment := r.Labels[clusterv1.MachineDeploymentNameLabel]; deployment != "" && s.Deployment != "" {
-		return deployment == s.Deployment && r.Spec.Target.ClusterName == s.Cluster
-	}
-	owner := r.Spec.Target.Owner
-	return owner != nil && owner.Kind == s.Owner.Kind && owner.Name == s.Owner.Name
 }

@@ -1,14 +1,15 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
@@ -66,22 +67,19 @@ func (m Managers) clockAhead() time.Duration {
 	return 0
 }
 
-// of returns the manager that reconciles an object, or nil. A running manager whose scope could not be verified counts.
-func (m Managers) of(obj client.Object, cluster *clusterv1.Cluster) *managerlease.Manager {
-	for i := range m.All {
-		if off := m.All[i].StandsOff(obj, cluster); off.Reason == "" || off.Unknown() {
-			return &m.All[i]
+// unclaimed returns the value of --unclaimed-machine-health-checks of the manager that reconciles a check, or the flag's default if that is
+// not known. A running manager whose scope could not be verified counts.
+func (m Managers) unclaimed(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) machinehealthcheck.Unclaimed {
+	for _, is := range m.All {
+		if off := is.StandsOff(check, cluster); off.Reason != "" && !off.Unknown() {
+			continue
 		}
+		if is.Announcement == nil || is.Announcement.Unclaimed == "" {
+			break
+		}
+		return machinehealthcheck.Unclaimed(is.Announcement.Unclaimed)
 	}
-	return nil
-}
-
-// unclaimed returns the value of --unclaimed-machine-health-checks of a manager, or the flag's default if it is not known.
-func unclaimed(m *managerlease.Manager) machinehealthcheck.Unclaimed {
-	if m == nil || m.Announcement == nil || m.Announcement.Unclaimed == "" {
-		return machinehealthcheck.Observe
-	}
-	return machinehealthcheck.Unclaimed(m.Announcement.Unclaimed)
+	return machinehealthcheck.Observe
 }
 
 // PolicyNamespace returns the namespace whose RemediationPolicies apply to all namespaces.
@@ -98,63 +96,71 @@ func (m Managers) announced(usual string, setting func(*managerlease.Announcemen
 	return usual
 }
 
-// unseen returns the mode of a check on which no manager is known to act: none if a manager has announced itself, and unknown if none has.
-func (m Managers) unseen() cliv1.Mode {
-	if len(m.All) == 0 {
-		return cliv1.ModeUnknown
-	}
-	return cliv1.ModeNone
-}
-
-// serves reports whether a manager serves a kind. If running managers do not, it returns what the last one announced about the kind; nil if
-// no manager runs. If unknown managers may run, one of them may serve it.
-func (m Managers) serves(crd string) (bool, *managerlease.Kind) {
-	var not *managerlease.Kind
-	for _, is := range m.All {
-		if !is.Alive || is.Announcement != nil && is.Announcement.Teardown || crd == crdgate.NodeCheckCRD && len(is.Within) > 0 {
-			continue // a manager with rights in some namespaces only cannot serve a cluster-scoped kind
-		}
-		if not = is.Unserved(crd); not == nil {
-			return true, nil
-		}
-	}
-	return not == nil && m.Unknown != "", not
-}
-
-// nobodyActs returns why no manager acts on an object, and what a user can do. standsOff is why a running manager does not act on it.
-func (m Managers) nobodyActs(standsOff func(*managerlease.Manager) managerlease.Off) (because, person string) {
+// absent returns why no manager acts on an object of a kind, with the mode of its check and the next step, which is empty if no user can do
+// anything; nil if a manager may act. standsOff is why a running manager does not act on the object.
+func (m Managers) absent(
+	crd string, standsOff func(*managerlease.Manager) managerlease.Off,
+) (cliv1.Mode, *explain.Blocker, explain.Step) {
+	var unserved *managerlease.Kind
 	var offs []managerlease.Off
+	served, acts := false, m.Unknown != ""
 	for i := range m.All {
-		if m.All[i].Alive {
-			offs = append(offs, standsOff(&m.All[i]))
+		is := &m.All[i]
+		if !is.Alive {
+			continue
+		}
+		off := standsOff(is)
+		offs = append(offs, off)
+		switch not := is.Unserved(crd); {
+		case ptr.Deref(is.Announcement, managerlease.Announcement{}).Teardown, crd == crdgate.NodeCheckCRD && len(is.Within) > 0:
+			// a manager with rights in some namespaces only cannot serve a cluster-scoped kind
+		case not != nil:
+			unserved = not
+		default:
+			served, acts = true, acts || off.Reason == "" || off.Unknown()
 		}
 	}
-	return explain.NoManagerActs(m.All, offs)
+	switch {
+	case unserved != nil && !served:
+		mode, next := otherwise(unserved)
+		hold := &explain.Blocker{Reason: explain.NotServed, Text: explain.KindNotServed(unserved.Because)}
+		if next.Manual {
+			hold.Fix = next.Text
+		}
+		return mode, hold, next
+	case acts:
+		return "", nil, explain.Step{}
+	}
+	hold, mode, next := &explain.Blocker{Reason: explain.NoManager}, cliv1.ModeNone, explain.Step{}
+	if len(m.All) == 0 {
+		mode = cliv1.ModeUnknown // no manager has ever announced itself
+	}
+	if hold.Text, hold.Fix = explain.NoManagerActs(m.All, offs); hold.Fix != "" {
+		next = explain.Step{Reason: hold.Reason, Text: hold.Fix, Manual: true}
+	}
+	return mode, hold, next
 }
 
 // Attend replaces the mode of c, the explanation of check, if no manager reconciles check. The cluster is nil if it does not exist.
 func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) {
-	served, not := m.serves(crdgate.MachineCheckCRD)
-	if !served && not != nil && c.Mode == cliv1.ModeActing {
-		notServed(c, not)
-		return
-	}
-	if m.Unknown != "" || m.of(check, cluster) != nil {
-		return
-	}
-	because, person := m.nobodyActs(func(is *managerlease.Manager) managerlease.Off { return is.StandsOff(check, cluster) })
+	mode, hold, next := m.absent(crdgate.MachineCheckCRD, func(is *managerlease.Manager) managerlease.Off {
+		return is.StandsOff(check, cluster)
+	})
 	switch {
-	case c.Mode == cliv1.ModeActing && person == "":
-		leaving := explain.Blocker{Reason: explain.NoManager, Text: because,
-			EndsWhen: "the manager in teardown has released the check to Cluster API core"}
-		unattended(c, cliv1.ModeNone, leaving, explain.Ended(&leaving))
-	case c.Mode == cliv1.ModeActing:
-		unmanaged := explain.Blocker{Reason: explain.NoManager, Text: because,
-			Fix: person + ", or release the check to Cluster API core: kubectl mend release mhc/" + check.Name + " -n " + check.Namespace}
-		unattended(c, m.unseen(), unmanaged, explain.Step{Reason: unmanaged.Reason, Text: unmanaged.Fix, Manual: true})
-	case c.Mode == cliv1.ModeObserving: // no manager observes the check, so a claim would not help
-		c.Mode, c.ModeMessage = cliv1.ModeCore, "The check is not claimed for kubemend: Cluster API core acts on it. "+because
+	case hold == nil:
+	case c.Mode == cliv1.ModeObserving && m.Unknown == "": // no manager observes the check, so a claim would not help
+		c.Mode, c.ModeMessage = cliv1.ModeCore, "The check is not claimed for kubemend: Cluster API core acts on it. "+hold.Text
 		elsewhere(c)
+	case c.Mode != cliv1.ModeActing:
+	case hold.Reason == explain.NotServed:
+		unattended(c, mode, hold, next)
+	case hold.Fix == "":
+		hold.EndsWhen = "the manager in teardown has released the check to Cluster API core"
+		unattended(c, mode, hold, explain.Ended(hold))
+	default:
+		hold.Fix += ", or release the check to Cluster API core: kubectl mend release mhc/" + check.Name + " -n " + check.Namespace
+		next.Text = hold.Fix
+		unattended(c, mode, hold, next)
 	}
 }
 
@@ -173,41 +179,18 @@ func elsewhere(c *explain.Check) {
 	}
 }
 
-// Serve replaces the mode of c, the explanation of a cluster-scoped check, if no manager acts on its kind.
-func (m Managers) Serve(c *explain.Check, crd string) {
-	served, not := m.serves(crd)
-	switch {
-	case served || c.Mode != cliv1.ModeActing:
-	case not == nil:
-		because, person := m.nobodyActs(func(is *managerlease.Manager) managerlease.Off {
-			if is.Announcement != nil && is.Announcement.Teardown {
-				return is.InTeardown()
-			}
-			return managerlease.Off{}
-		})
-		unattended(c, m.unseen(), explain.Blocker{Reason: explain.NoManager, Text: because, Fix: person}, step(person,
-			"the manager reverts what it has begun, and starts nothing"))
-	default:
-		notServed(c, not)
+// Serve replaces the mode of c, the explanation of a NodeHealthCheck, if no manager acts on the kind.
+func (m Managers) Serve(c *explain.Check) {
+	mode, hold, next := m.absent(crdgate.NodeCheckCRD, func(is *managerlease.Manager) managerlease.Off {
+		if is.Announcement != nil && is.Announcement.Teardown {
+			return is.InTeardown()
+		}
+		return managerlease.Off{}
+	})
+	if hold != nil && c.Mode == cliv1.ModeActing {
+		reverts := explain.Step{Reason: explain.NoManager, Text: "the manager reverts what it has begun, and starts nothing"}
+		unattended(c, mode, hold, cmp.Or(next, reverts))
 	}
-}
-
-// notServed replaces the mode of c because a running manager announces that it does not serve the kind.
-func notServed(c *explain.Check, not *managerlease.Kind) {
-	mode, next := otherwise(not)
-	hold := explain.Blocker{Reason: explain.NotServed, Text: explain.KindNotServed(not.Because)}
-	if next.Manual {
-		hold.Fix = next.Text
-	}
-	unattended(c, mode, hold, next)
-}
-
-// step returns what a user has to do (person) or, if that is empty, what happens otherwise.
-func step(person, otherwise string) explain.Step {
-	if person == "" {
-		return explain.Step{Reason: explain.NoManager, Text: otherwise}
-	}
-	return explain.Step{Reason: explain.NoManager, Text: person, Manual: true}
 }
 
 // otherwise returns the mode and the next step of objects whose kind kubemend does not serve.
@@ -223,7 +206,7 @@ func otherwise(kind *managerlease.Kind) (cliv1.Mode, explain.Step) {
 }
 
 // unattended sets the mode of c, and puts a blocker before all others of its unhealthy targets.
-func unattended(c *explain.Check, mode cliv1.Mode, hold explain.Blocker, next explain.Step) {
+func unattended(c *explain.Check, mode cliv1.Mode, hold *explain.Blocker, next explain.Step) {
 	c.Mode, c.ModeMessage, c.Next = mode, hold.Text, next
 	for i := range c.Targets {
 		t := &c.Targets[i]
@@ -231,6 +214,6 @@ func unattended(c *explain.Check, mode cliv1.Mode, hold explain.Blocker, next ex
 		if t.Skipped != "" || t.State == cliv1.StateHealthy && !t.InFlight {
 			continue
 		}
-		t.Next, t.Blockers = next, slices.Insert(t.Blockers, 0, hold)
+		t.Next, t.Blockers = next, slices.Insert(t.Blockers, 0, *hold)
 	}
 }

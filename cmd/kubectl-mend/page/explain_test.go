@@ -188,7 +188,7 @@ func TestExplanations(t *testing.T) {
 		}), machine("w1")},
 		"a template that is not there":     {aScene(silent(6*time.Minute, "w1"), byTemplate), machine("w1")},
 		"no manager runs":                  {aScene(silent(6*time.Minute, "w1"), managerGone), machine("w1")},
-		"what the user may not read":       {aScene(func(s *scene) { s.lacks["BareMetalHosts in all namespaces"] = "forbidden" }), machine("w1")},
+		"what the user may not read":       {aScene(barred(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"))), machine("w1")},
 		"a check that is short-circuited":  {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), check("workers")},
 		"a check with an impossible limit": {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "some" }), check("workers")},
 		"a host that is being powered off": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), machine("w1")},

@@ -128,7 +128,7 @@ func notes(a *inspect.Asker) []string {
 		lines = append(lines, doubt)
 	}
 	for _, missing := range a.Snapshot.Missing() {
-		lines = append(lines, explain.CouldNotBeRead(missing.String()))
+		lines = append(lines, explain.CouldNotBeRead(missing))
 	}
 	return lines
 }

@@ -130,7 +130,7 @@ func TestWhatIsMissingIsCountedWithinTheScope(t *testing.T) {
 		})
 	}
 	partly := aScene(noHost, ownNodes(6*time.Minute)).snapshot(t)
-	partly.Forbid(recordKind, "remediationrecords", true, "templates", errors.New("you may not"))
+	partly.Forbid(recordKind, "templates", errors.New("you may not"))
 	a := inspect.New(t.Context(), partly, noon)
 	if s, err := Of(t.Context(), a, "default", ""); err != nil || !anyMissing(s.Document().CapacityMissing) {
 		t.Errorf("records of one namespace are hidden, and those of the other are not counted: %v", err)

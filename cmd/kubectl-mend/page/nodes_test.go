@@ -137,11 +137,13 @@ func ofMachineElsewhere(_ *nhcv1.NodeHealthCheck, nodes []*corev1.Node) {
 	nodes[0].Annotations = map[string]string{clusterv1.MachineAnnotation: "cp", clusterv1.ClusterNamespaceAnnotation: "mgmt"}
 }
 
-// barredFrom asks a question as a user who may not read the Machines of a namespace.
+// barredFrom asks a question as a user who may not read the Machines of a namespace, and may read those of the namespace default.
 func barredFrom(namespace string, asked question) question {
 	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
 		why := apierrors.NewForbidden(schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: "machines"}, "", errors.New("you may not"))
-		a.Snapshot.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, namespace, why)
+		for in, why := range map[string]error{"": why, namespace: why, metav1.NamespaceDefault: nil} {
+			a.Snapshot.Forbid(clusterv1.GroupVersion.WithKind("Machine"), in, why)
+		}
 		return asked(ctx, a)
 	}
 }

@@ -55,7 +55,6 @@ type scene struct {
 	others   []client.Object
 	kinds    []schema.GroupVersionKind // installed besides the kinds of the objects
 	unseen   string
-	lacks    map[string]string
 	barred   []schema.GroupVersionKind // kinds that the user may not read
 	only     string                    // the only machine that was read
 	leasesIn []string                  // the namespaces whose leases were read; all if empty
@@ -72,7 +71,7 @@ func aScene(edits ...func(*scene)) *scene {
 		set: &clusterv1.MachineSet{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "md-0", UID: "md-0"}, Spec: clusterv1.MachineSetSpec{ClusterName: "c1", Replicas: ptr.To[int32](5)},
 		},
-		machines: map[string]*clusterv1.Machine{}, nodes: map[string]*corev1.Node{}, lacks: map[string]string{},
+		machines: map[string]*clusterv1.Machine{}, nodes: map[string]*corev1.Node{},
 		manager: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: managerlease.LeaseName}},
 		says:    managerlease.Announcement{Version: "v0.1.0", Unclaimed: "observe"},
 	}
@@ -156,9 +155,6 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 	if s.set != nil {
 		objs = append(objs, s.set)
 	}
-	if s.only != "" {
-		w.SetCounted(inC1, 0)
-	}
 	for _, name := range slices.Sorted(maps.Keys(s.machines)) {
 		if s.only == "" || s.only == name {
 			objs = append(objs, s.machines[name])
@@ -176,8 +172,8 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 		w.Install(kind)
 	}
 	for _, namespace := range s.leasesIn {
-		w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true, namespace, nil)
-		w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true, "", apierrors.NewForbidden(
+		w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), namespace, nil)
+		w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), "", apierrors.NewForbidden(
 			schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}, "", errors.New("you may not")))
 	}
 	if err := w.Add(objs...); err != nil {
@@ -188,17 +184,15 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 		nodes = append(nodes, *s.nodes[name])
 	}
 	w.SetNodes(inC1, nodes)
+	if s.only != "" {
+		w.SetCounted(inC1, 0)
+	}
 	if s.unseen != "" {
 		w.SetUnseen(inC1, s.unseen, time.Time{})
-		w.Lacks(snapshot.NodesOf+inC1.String(), s.unseen)
 	}
 	for _, kind := range s.barred {
 		plural := strings.ToLower(kind.Kind) + "s"
-		w.Forbid(kind, plural, true, "", apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: plural}, "", errors.New("you may not")))
-		w.Lacks(kind.Kind+"s in all namespaces", "forbidden")
-	}
-	for what, why := range s.lacks {
-		w.Lacks(what, why)
+		w.Forbid(kind, "", apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: plural}, "", errors.New("you may not")))
 	}
 	return w
 }
@@ -260,6 +254,7 @@ func TestExplanationsOfWhoActs(t *testing.T) {
 		"a manager with another filter":                            {aScene(bad, saying(filtered)), machine("w1")},
 		"a manager that leaves":                                    {aScene(bad, saying(leaving)), machine("w1")},
 		"a manager with another filter, and no claim":              {aScene(bad, saying(filtered), unclaimed), machine("w1")},
+		"a check of a kind that is not served, and no claim":       {aScene(bad, unserved(crdgate.MachineCheckCRD, "Failed", "it was not started: no"), unclaimed), machine("w1")},
 		"the status with a forged lease":                           {aScene(bad, ownNodes(due), forged), nil},
 		"a machine and nothing but a forged lease":                 {aScene(bad, managerGone, forged), machine("w1")},
 		"the status with a manager outside":                        {aScene(bad, outside), nil},

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -79,10 +80,9 @@ func (s *simulation) fail(checks []explain.Check) error {
 type candidate struct {
 	nodeKey
 
-	machine string // the name of its machine; empty if that is not known
+	names   []string // what --fail calls it: node/NAME, and the names of its machine and of its failure domain, if these are known
 	labels  labels.Set
 	healthy bool
-	domain  string // its failure domain; empty if it has none
 }
 
 // candidates returns the nodes of the checks that the answer is about, sorted by name. unknown is why other nodes could not be read.
@@ -102,15 +102,15 @@ func (s *simulation) candidates(checks []explain.Check) (candidates []candidate,
 			if node == nil {
 				continue
 			}
-			c.labels = node.Labels
+			c.labels, c.names = node.Labels, []string{"node/" + node.Name}
 			machine := cmp.Or(s.machine(*cmp.Or(target.Machine, &target.Reference)), &clusterv1.Machine{})
-			c.domain = s.machines.FailureDomain(machine, node)
-			switch {
-			case target.Machine != nil:
-				c.machine = target.Machine.Name
-			case machine.Name != "":
-				c.machine, c.labels = machine.Name, machine.Labels
+			if target.Machine == nil && machine.Name != "" {
+				c.labels = machine.Labels
 			}
+			if name := cmp.Or(ptr.Deref(target.Machine, explain.Ref{}).Name, machine.Name); name != "" {
+				c.names = append(c.names, "machine/"+name)
+			}
+			c.names = append(c.names, domainPrefix+s.machines.FailureDomain(machine, node))
 			candidates = append(candidates, c)
 		}
 	}
@@ -129,8 +129,10 @@ func chosen(fail string, candidates []candidate, failed map[nodeKey]bool) ([]nod
 		}
 		return nodes[:number], nil
 	}
-	if called, _, listed := strings.Cut(fail, "/"); listed && slices.Contains(slices.Concat(nodeNames, machineNames, domainNames), called) {
-		return named(strings.Split(fail, ","), candidates)
+	for _, prefix := range []string{"node/", "machine/", domainPrefix} {
+		if strings.HasPrefix(fail, prefix) {
+			return named(strings.Split(fail, ","), candidates)
+		}
 	}
 	selector, err := labels.Parse(fail)
 	if err != nil {
@@ -143,28 +145,21 @@ func chosen(fail string, candidates []candidate, failed map[nodeKey]bool) ([]nod
 	return nodes, nil
 }
 
-// The kinds of names in --fail, such as node in node/NAME.
-var nodeNames, machineNames, domainNames = []string{"node", "no"}, []string{"machine", "ma"}, []string{"failuredomain", "fd"}
+const domainPrefix = "failuredomain/"
 
 // named returns the nodes of names such as machine/w1, node/n2 and failuredomain/b. A machine or node name has to match one node only.
 func named(names []string, candidates []candidate) ([]nodeKey, error) {
 	nodes := make([]nodeKey, 0, len(names))
-	for _, text := range names {
-		called, name, _ := strings.Cut(strings.TrimSpace(text), "/")
-		found := nodesOf(candidates, func(c candidate) bool {
-			return name != "" && (slices.Contains(nodeNames, called) && c.name == name ||
-				slices.Contains(machineNames, called) && c.machine == name || slices.Contains(domainNames, called) && c.domain == name)
-		})
-		switch {
-		case len(found) == 0 && slices.Contains(domainNames, called):
-			return nil, fmt.Errorf("nothing that a check selects and whose node is known is in the failure domain %q", name)
-		case len(found) == 0:
-			return nil, fmt.Errorf("there is no %q that a check selects and whose node is known", text)
-		case len(found) == 1, slices.Contains(domainNames, called):
-			nodes = append(nodes, found...)
-		default:
-			return nil, fmt.Errorf("there are several called %q: say which with -n, or by a label", text)
+	for _, name := range names {
+		name = strings.TrimSpace(name)
+		found := nodesOf(candidates, func(c candidate) bool { return !strings.HasSuffix(name, "/") && slices.Contains(c.names, name) })
+		if len(found) == 0 {
+			return nil, fmt.Errorf("nothing that a check selects and whose node is known is called %q", name)
 		}
+		if len(found) > 1 && !strings.HasPrefix(name, domainPrefix) {
+			return nil, fmt.Errorf("there are several called %q: say which with -n, or by a label", name)
+		}
+		nodes = append(nodes, found...)
 	}
 	slices.SortFunc(nodes, compareNodes)
 	return slices.Compact(nodes), nil

@@ -30,12 +30,12 @@ import (
 func TestWhatFails(t *testing.T) {
 	other := client.ObjectKey{Namespace: "other", Name: "c1"}
 	candidates := []candidate{
-		{nodeKey{name: "n1"}, "", labels.Set{"rack": "a"}, true, ""},
-		{nodeKey{inC1, "n1"}, "w1", labels.Set{"pool": "md-0"}, true, "b07"},
-		{nodeKey{inC1, "n2"}, "w2", labels.Set{"pool": "md-0"}, false, "b07"},
-		{nodeKey{inC1, "n3"}, "w3", labels.Set{"pool": "md-0"}, true, ""},
-		{nodeKey{inC1, "n3"}, "w3", labels.Set{"pool": "md-0"}, true, ""}, // two checks select the node
-		{nodeKey{other, "n4"}, "w3", labels.Set{"pool": "md-1"}, true, ""},
+		{nodeKey{name: "n1"}, []string{"node/n1"}, labels.Set{"rack": "a"}, true},
+		{nodeKey{inC1, "n1"}, []string{"node/n1", "machine/w1", "failuredomain/b07"}, labels.Set{"pool": "md-0"}, true},
+		{nodeKey{inC1, "n2"}, []string{"node/n2", "machine/w2", "failuredomain/b07"}, labels.Set{"pool": "md-0"}, false},
+		{nodeKey{inC1, "n3"}, []string{"node/n3", "machine/w3", "failuredomain/"}, labels.Set{"pool": "md-0"}, true},
+		{nodeKey{inC1, "n3"}, []string{"node/n3", "machine/w3", "failuredomain/"}, labels.Set{"pool": "md-0"}, true}, // of a second check
+		{nodeKey{other, "n4"}, []string{"node/n4", "machine/w3"}, labels.Set{"pool": "md-1"}, true},
 	}
 	for fail, want := range map[string]string{
 		"2":                   "n1 n1",
@@ -45,12 +45,13 @@ func TestWhatFails(t *testing.T) {
 		"machine/w1,node/n2":  "n1 n2",
 		"node/n2, machine/w2": "n2", // the same node
 		"failuredomain/b07":   "n1 n2",
-		"fd/b08":              `nothing that a check selects and whose node is known is in the failure domain "b08"`,
-		"machine/w9":          `there is no "machine/w9" that a check selects and whose node is known`,
-		"machine/":            `there is no "machine/" that`,
+		"failuredomain/b08":   `nothing that a check selects and whose node is known is called "failuredomain/b08"`,
+		"failuredomain/":      `nothing that a check selects and whose node is known is called "failuredomain/"`,
+		"machine/w9":          `nothing that a check selects and whose node is known is called "machine/w9"`,
+		"machine/":            `nothing that a check selects and whose node is known is called "machine/"`,
 		"node/n1":             `there are several called "node/n1": say which with -n, or by a label`,
 		"machine/w3":          `there are several called "machine/w3"`,
-		"machine/w1,pool=a":   `there is no "pool=a" that`,
+		"machine/w1,pool=a":   `nothing that a check selects and whose node is known is called "pool=a"`,
 		"pool=md-0":           "n1 n2 n3",
 		"rack":                "n1",
 		"pool=none":           "it selects no machine or node that a check selects and whose node is known",
@@ -79,7 +80,7 @@ func TestWhatFailsAddsUp(t *testing.T) {
 func TestAPolicyWhoseNamespacesAreUnreadIsLeftOut(t *testing.T) {
 	policy := strings.Replace(window, "selector: {}", "selector: {namespaces: {matchLabels: {tier: prod}}}", 1)
 	w := newFixture(t).workers(5).snapshot()
-	w.Forbid(corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", false, "",
+	w.Forbid(corev1.SchemeGroupVersion.WithKind("Namespace"), "",
 		apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New("no rights")))
 	answer := runIn(t, w, policy+"---"+workersCheck, question(fails("1")))
 	must.Is(t, 1, len(answer.Starts), "%s", printed(t, answer))
@@ -92,7 +93,7 @@ func TestWhyANodeIsNotKnownIsSaid(t *testing.T) {
 	w := newFixture(t).workers(2).existing(workersCheck).snapshot()
 	w.SetUnseen(inC1, "its kubeconfig is missing", noon)
 	_, err := Run(t.Context(), w, question(fails("machine/w3")))
-	const want = `--fail "machine/w3": there is no "machine/w3" that a check selects and whose node is known; `
+	const want = `--fail "machine/w3": nothing that a check selects and whose node is known is called "machine/w3"; `
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the error is %v", err)
 	}
@@ -230,15 +231,11 @@ func TestTheManagersThatRunDecide(t *testing.T) {
 		"no manager": {
 			machines, nil, workersCheck, "machine/w1", "No manager of kubemend runs, or only one in teardown: one with default settings is assumed", 1,
 		},
-		"one with its settings": {machines, map[string]string{"a": `{}`}, workersCheck, "machine/w1", "", 1},
 		"one that says nothing": {
 			machines, map[string]string{"a": ``}, workersCheck, "machine/w1", "", 1,
 		},
 		"one that leaves": {
 			machines, map[string]string{"a": `{"teardown":true}`}, workersCheck, "machine/w1", "one with default settings is assumed", 1,
-		},
-		"one that wants a label": {
-			machines, map[string]string{"a": `{"watchFilter":"blue"}`}, workersCheck, "machine/w1", "kubemend does not act on it", 0,
 		},
 		"one that does not act on NodeHealthChecks": {
 			nodes, map[string]string{"a": `{"kinds":[{"crd":"nodehealthchecks.remediation.medik8s.io","reason":"Off","because":"it is switched off by a flag"}]}`},
@@ -287,7 +284,7 @@ func TestNodesWhoseMachinesAreNotKnownAreLeftAlone(t *testing.T) {
 	}
 	for fail, starts := range map[string]int{"node/n1": 0, "node/n2": 1} {
 		w := s.snapshot()
-		w.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, "mgmt", errors.New("the user may not read it"))
+		w.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "mgmt", errors.New("the user may not read it"))
 		answer := runIn(t, w, ladder, question(func(q *Question) { q.Fail, q.Takes = []string{fail}, 5*time.Minute }))
 		blocked := len(answer.NotStarted) == 1 && answer.NotStarted[0].Reason == explain.MissingPermission
 		if len(answer.Starts) != starts || blocked != (starts == 0) {

@@ -69,9 +69,6 @@ func Read(from io.Reader, name, namespace string) (Manifest, error) {
 	return m, nil
 }
 
-// known has the kinds whose fields decode validates.
-var known = snapshot.Scheme
-
 // decode returns an object as its Go type, or an error if it has an unknown field. A template may be of an unknown kind.
 func decode(tree *unstructured.Unstructured) (client.Object, error) {
 	gvk := tree.GroupVersionKind()
@@ -86,16 +83,16 @@ func decode(tree *unstructured.Unstructured) (client.Object, error) {
 	case !check && !(template && named != "" && gvk.Group != ""):
 		return nil, errors.New("expected a MachineHealthCheck, a NodeHealthCheck, a remediation template, " +
 			"a RemediationPolicy, or a RemediationOverride")
-	case check && !known.Recognizes(gvk):
+	case check && !snapshot.Scheme.Recognizes(gvk):
 		return nil, fmt.Errorf("version %s is not known here", gvk.Version)
-	case !known.Recognizes(gvk):
+	case !snapshot.Scheme.Recognizes(gvk):
 		return tree, nil
 	}
 	data, err := tree.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
-	obj, _, err := serializer.NewCodecFactory(known, serializer.EnableStrict).UniversalDeserializer().Decode(data, nil, nil)
+	obj, _, err := serializer.NewCodecFactory(snapshot.Scheme, serializer.EnableStrict).UniversalDeserializer().Decode(data, nil, nil)
 	if strict, ok := runtime.AsStrictDecodingError(err); ok {
 		err = errors.Join(strict.Errors()...)
 	}
@@ -122,8 +119,9 @@ func (m Manifest) Elsewhere(namespace string) string {
 
 func kindOf(obj client.Object) string { return obj.GetObjectKind().GroupVersionKind().Kind }
 
-func refOf(kind string, obj client.Object) explain.Ref {
-	return explain.Ref{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+// refOf returns a reference to an object of the manifest or of the snapshot, which have their kinds.
+func refOf(obj client.Object) explain.Ref {
+	return explain.Ref{Kind: kindOf(obj), Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
 // apply applies the manifest to the snapshot, and installs the kinds of templates and of their requests. It does not validate the objects;
@@ -139,7 +137,7 @@ func (s *simulation) apply() error {
 			if _, annotated := check.Annotations[clusterv1.PausedAnnotation]; !annotated { // simulate it as claimed
 				metav1.SetMetaDataAnnotation(&check.ObjectMeta, clusterv1.PausedAnnotation, mendv1.Claim)
 				s.assume(fmt.Sprintf("%s is claimed: without the annotation %s: %s Cluster API core acts on it",
-					refOf(machineCheckKind, check), clusterv1.PausedAnnotation, mendv1.Claim))
+					refOf(check), clusterv1.PausedAnnotation, mendv1.Claim))
 			}
 		case *nhcv1.NodeHealthCheck:
 			there := cmp.Or(snapshot.One[nhcv1.NodeHealthCheck](s.snapshot, key), &nhcv1.NodeHealthCheck{})
@@ -154,7 +152,7 @@ func (s *simulation) apply() error {
 			}
 		}
 		if err := s.snapshot.Add(obj); err != nil {
-			return fmt.Errorf("apply %s: %w", refOf(kindOf(obj), obj), err)
+			return fmt.Errorf("apply %s: %w", refOf(obj), err)
 		}
 	}
 	return nil
@@ -200,13 +198,13 @@ func (s *simulation) setUpPolicies(ctx context.Context) error {
 			}
 		}
 		if why != "" {
-			return fmt.Errorf("%s: %s", refOf(kindOf(obj), obj), why)
+			return fmt.Errorf("%s: %s", refOf(obj), why)
 		}
 	}
 	for _, p := range snapshot.All[mendv1.RemediationPolicy](s.snapshot, "") {
 		if err := policy.Read(p, everywhere).FindNamespaces(ctx, s.state); err != nil { // the user may not list Namespaces
 			s.snapshot.Remove(mendv1.GroupVersion.WithKind(policyKind), client.ObjectKeyFromObject(p))
-			s.assume(fmt.Sprintf("%s, which selects by Namespaces, is left out: %v", refOf(policyKind, p), err))
+			s.assume(fmt.Sprintf("%s, which selects by Namespaces, is left out: %v", refOf(p), err))
 		}
 	}
 	ledger := &policy.Ledger{Clock: s.clock, Installed: func(context.Context) bool { return false }}

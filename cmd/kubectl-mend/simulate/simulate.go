@@ -58,12 +58,11 @@ type Question struct {
 
 // simulates reports whether a check is simulated. A snapshot may have other checks as well.
 func (q *Question) simulates(check client.Object) bool {
-	kind, here := nodeCheckKind, q.Cluster == ""
+	here := q.Cluster == ""
 	if check, ofMachines := check.(*clusterv1.MachineHealthCheck); ofMachines {
-		kind = machineCheckKind
 		here = (q.Namespace == "" || check.Namespace == q.Namespace) && (here || check.Spec.ClusterName == q.Cluster)
 	}
-	return here || q.inManifest(refOf(kind, check))
+	return here || q.inManifest(refOf(check))
 }
 
 // concerns reports whether the answer is about a check. If the manifest has checks, the answer is only about these.
@@ -73,7 +72,7 @@ func (q *Question) concerns(check explain.Ref) bool {
 }
 
 func (q *Question) inManifest(ref explain.Ref) bool {
-	return slices.ContainsFunc(q.Manifest, func(obj client.Object) bool { return refOf(kindOf(obj), obj) == ref })
+	return slices.ContainsFunc(q.Manifest, func(obj client.Object) bool { return refOf(obj) == ref })
 }
 
 // simulation is the state of a simulation.
@@ -336,10 +335,11 @@ func CheckLimit(text string) error {
 // setLimits sets the limits of --set on the checks that the answer is about. It returns an error if no check can have one of them.
 func (s *simulation) setLimits() error {
 	var checks []client.Object
-	ofMachines, ofNodes := clusterv1.GroupVersion.WithKind(machineCheckKind), nhcv1.GroupVersion.WithKind(nodeCheckKind)
-	for _, gvk := range []schema.GroupVersionKind{ofMachines, ofNodes} {
+	for _, gvk := range []schema.GroupVersionKind{
+		clusterv1.GroupVersion.WithKind(machineCheckKind), nhcv1.GroupVersion.WithKind(nodeCheckKind),
+	} {
 		for _, check := range s.snapshot.Objects(gvk, "") {
-			if s.simulates(check) && s.concerns(refOf(gvk.Kind, check)) {
+			if s.simulates(check) && s.concerns(refOf(check)) {
 				checks = append(checks, check.DeepCopyObject().(client.Object))
 			}
 		}

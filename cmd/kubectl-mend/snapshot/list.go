@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,14 @@ import (
 	"slices"
 	"strings"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,12 +24,38 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/managerlease"
+)
+
+var (
+	hostGVK               = bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
+	metal3MachineGVK      = infrav1.GroupVersion.WithKind("Metal3Machine")
+	namespaceGVK          = corev1.SchemeGroupVersion.WithKind("Namespace")
+	nodeGVK               = corev1.SchemeGroupVersion.WithKind("Node")
+	podGVK                = corev1.SchemeGroupVersion.WithKind("Pod")
+	budgetGVK             = policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")
+	attachmentGVK         = storagev1.SchemeGroupVersion.WithKind("VolumeAttachment")
+	eventGVK              = eventsv1.SchemeGroupVersion.WithKind("Event")
+	clusterGVK            = clusterv1.GroupVersion.WithKind("Cluster")
+	overrideGVK           = mendv1.GroupVersion.WithKind("RemediationOverride")
+	recordGVK             = mendv1.GroupVersion.WithKind("RemediationRecord")
+	machineGVK            = clusterv1.GroupVersion.WithKind("Machine")
+	machineCheckGVK       = clusterv1.GroupVersion.WithKind("MachineHealthCheck")
+	machineSetGVK         = clusterv1.GroupVersion.WithKind("MachineSet")
+	machineDeploymentGVK  = clusterv1.GroupVersion.WithKind("MachineDeployment")
+	controlPlaneGVK       = controlplanev1.GroupVersion.WithKind("KubeadmControlPlane")
+	nodeCheckGVK          = nhcv1.GroupVersion.WithKind("NodeHealthCheck")
+	definitionGVK         = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
+	leaseGVK              = coordinationv1.SchemeGroupVersion.WithKind("Lease")
+	roleBindingGVK        = rbacv1.SchemeGroupVersion.WithKind("RoleBinding")
+	clusterRoleBindingGVK = rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding")
 )
 
 var (
@@ -35,16 +68,12 @@ var (
 	machineKinds = []schema.GroupKind{machineGVK.GroupKind(), metal3MachineGVK.GroupKind(), hostGVK.GroupKind()}
 )
 
-// load lists the objects of a question, unless they were listed before. A record has nothing more to list. load returns an error only if
-// the context ended; the snapshot remembers all other errors.
-func (s *Snapshot) load(ctx context.Context, gvk schema.GroupVersionKind, q question) error {
-	if s.source == nil {
+// load lists the objects of a question, unless they were listed before. A record has no source, and nothing more to list. load returns an
+// error only if the context ended; the snapshot remembers all other errors.
+func (r *source) load(ctx context.Context, gvk schema.GroupVersionKind, q question) error {
+	if r == nil {
 		return nil
 	}
-	return s.source.load(ctx, gvk, q)
-}
-
-func (r *source) load(ctx context.Context, gvk schema.GroupVersionKind, q question) error {
 	k := r.snapshot.served(gvk.GroupKind())
 	if k == nil {
 		return nil
@@ -91,8 +120,10 @@ func (r *source) widened(k *kind, q question) (question, bool) {
 	case gk == nodeGVK.GroupKind() && len(r.snapshot.Objects(nodeCheckGVK, "")) == 0:
 		r.snapshot.remember(k, question{}, errNoNodeCheck)
 		return q, false
-	case gk == machineGVK.GroupKind() && (r.calm || r.one && !selected):
+	case gk == machineGVK.GroupKind() && r.one && !selected:
 		return q, false
+	case gk == namespaceGVK.GroupKind() && r.Everything && q.Labels != "": // policies of a file may select others than those of the cluster
+		return question{}, true
 	case slices.Contains(selectedKinds, gk), r.one && selected && slices.Contains(machineKinds, gk):
 		return q, true
 	}
@@ -127,10 +158,7 @@ func (r *source) labelled() labels.Set {
 func (s *Snapshot) answered(k *kind, q question) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	more := []question{{Namespace: q.Namespace}, {Name: q.Name, Labels: q.Labels}, {}}
-	return slices.ContainsFunc(k.Answers, func(a answer) bool {
-		return a.question == q || a.Why == nil && slices.Contains(more, a.question)
-	})
+	return k.listed(q) || slices.ContainsFunc(k.Answers, func(a answer) bool { return a.question == q })
 }
 
 func (s *Snapshot) remember(k *kind, q question, err error) {
@@ -145,12 +173,7 @@ func (r *source) ask(ctx context.Context, gvk schema.GroupVersionKind, k *kind, 
 	if ctx.Err() != nil {
 		return err
 	}
-	if err == nil {
-		r.snapshot.remember(k, q, nil)
-		return nil
-	}
-	r.snapshot.remember(k, q, fmt.Errorf("list %s: %w", plural(k.Kind), err))
-	r.snapshot.Lacks(q.what(k), why(err))
+	r.snapshot.remember(k, q, err)
 	return err
 }
 
@@ -207,35 +230,25 @@ func inCluster(obj client.Object, cluster string) bool {
 	return true
 }
 
-// NodesOf is the prefix of Missing.What if the nodes of a workload cluster could not be read.
-const NodesOf = "Nodes of cluster "
-
-// Missing names objects that could not be read.
-type Missing struct {
-	// What could not be read, such as "BareMetalHosts in all namespaces".
-	What string `json:"what"`
-	// Why it could not be read.
-	Why string `json:"why"`
-}
-
-// String returns what could not be read, and why.
-func (m Missing) String() string { return m.What + ": " + m.Why }
-
-// Missing returns what could not be read, sorted.
-func (s *Snapshot) Missing() []Missing {
+// Missing returns what could not be read, and why, sorted: "BareMetalHosts in all namespaces: forbidden: ...".
+func (s *Snapshot) Missing() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return slices.Clone(s.missing)
-}
-
-// Lacks notes that something could not be read.
-func (s *Snapshot) Lacks(what, why string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if m := (Missing{what, why}); !slices.Contains(s.missing, m) {
-		s.missing = append(s.missing, m)
-		slices.SortFunc(s.missing, func(a, b Missing) int { return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Why, b.Why)) })
+	var missing []string
+	for _, k := range s.kinds {
+		for _, a := range k.Answers {
+			if a.Why != nil && a.Why.Message != errNoNodeCheck.Error() && !k.listed(a.question) {
+				missing = append(missing, a.what(k)+": "+why(&apierrors.StatusError{ErrStatus: *a.Why}))
+			}
+		}
 	}
+	for key, cluster := range s.workloads {
+		if !slices.Contains([]string{"", explain.NodesNotAsked, explain.ControlPlaneNotInitialized}, cluster.Unseen) {
+			missing = append(missing, "Nodes of cluster "+key.String()+": "+cluster.Unseen)
+		}
+	}
+	slices.Sort(missing)
+	return slices.Compact(missing)
 }
 
 var errNoNodeCheck = errors.New("the nodes of the management cluster were not read, since there is no NodeHealthCheck")
@@ -243,12 +256,6 @@ var errNoNodeCheck = errors.New("the nodes of the management cluster were not re
 // what names the objects that a question asks for, for Missing.
 func (q question) what(k *kind) string {
 	called := plural(k.Kind)
-	switch {
-	case k.GroupKind == leaseGVK.GroupKind() && q.Name != "":
-		called = "Lease " + q.Name
-	case q.Labels == managerBindings:
-		called += " of " + managerlease.ClusterRole
-	}
 	switch {
 	case k.GroupKind == nodeGVK.GroupKind():
 		return called + " of the management cluster"
@@ -268,8 +275,12 @@ func plural(kind string) string {
 	return kind + "s"
 }
 
-// Silent reports whether a read failed because an API server does not answer. A later read may succeed.
-func Silent(err error) bool { return explain.Silent(why(err)) }
+// Silent reports whether a read failed because an API server does not answer. A later read may succeed. A remembered error has the text of
+// why already, which callers may have put their own words before.
+func Silent(err error) bool {
+	said := apierrors.APIStatus(nil)
+	return explain.Silent(why(err)) || errors.As(err, &said) && explain.Silent(said.Status().Message)
+}
 
 // why returns the text of a read error for users. It is the same each time, so that Missing has it once.
 func why(err error) string {

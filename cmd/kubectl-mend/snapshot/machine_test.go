@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -257,6 +258,9 @@ func TestOfClustersWhereAllIsWellNothingIsReadAndWhereAManagerWritesNoNodes(t *t
 			}}
 			put(t, w, request)
 		}}, theMachines},
+		"there is a request that may be of any machine of the namespace": {false, []func(*Snapshot){func(w *Snapshot) {
+			put(t, w, &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w1"}})
+		}}, theMachines},
 		"a machine has no owner whose change would tell that it is not Ready": {false, []func(*Snapshot){func(w *Snapshot) {
 			put(t, w, aMachine("w1"))
 		}}, theMachines},
@@ -290,6 +294,12 @@ func TestOfClustersWhereAllIsWellNothingIsReadAndWhereAManagerWritesNoNodes(t *t
 	}
 }
 
+func TestARecordHasTheNodesOfChecksThatAManagerHasWritten(t *testing.T) {
+	if _, nodes := machinesOf(t, readAll(t, aLargeCluster(t, calm(t)), Scope{Everything: true})); len(nodes) != 5 {
+		t.Errorf("recorded are %v", nodes)
+	}
+}
+
 // If the cluster ns2/c1 needs to be read, the cluster ns/c1 of the same name must not be read as well.
 func TestMachinesAreNotReadWithoutTheirNodes(t *testing.T) {
 	from := aLargeCluster(t, calm(t), func(w *Snapshot) {
@@ -301,6 +311,44 @@ func TestMachinesAreNotReadWithoutTheirNodes(t *testing.T) {
 	_, counted := w.Counted(key("c1"))
 	if machines, nodes := machinesOf(t, w); !counted || len(nodes) > 0 || slices.Contains(machines, "w1") {
 		t.Errorf("of a cluster whose machines are healthy machines %v and nodes %v were read", machines, nodes)
+	}
+}
+
+// failsOnce fails the first list of the Machines of one cluster.
+type failsOnce struct {
+	client.Client
+
+	failed bool
+}
+
+func (c *failsOnce) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	o := (&client.ListOptions{}).ApplyOptions(options)
+	if _, ofMachines := list.(*clusterv1.MachineList); ofMachines && !c.failed && o.Namespace == "ns2" {
+		c.failed = true
+		return errors.New("it has failed")
+	}
+	return c.Client.List(ctx, list, options...)
+}
+
+// Where other clusters are quiet, the machines of a cluster that could not be listed must not count as none.
+func TestMachinesThatCouldNotBeListedAreListedAgain(t *testing.T) {
+	from := aLargeCluster(t, calm(t), func(w *Snapshot) {
+		cluster := aCluster("c1")
+		cluster.Namespace, cluster.Status.Conditions = "ns2", nil
+		put(t, w, cluster, aMachine("lost", func(m *clusterv1.Machine) { m.Namespace = "ns2" }))
+	})
+	r := sourceOf(from, clocktesting.NewFakePassiveClock(noon), Scope{Restless: true})
+	failing := &failsOnce{Client: from}
+	r.client = failing
+	w, err := r.read(t.Context())
+	must.Do(t, err)
+	_, counted := w.Counted(key("c1"))
+	if err := w.List(t.Context(), &corev1.NodeList{}); err == nil { // without a NodeHealthCheck they are not read, and not missed
+		t.Error("the nodes of the management cluster were read")
+	}
+	lost := One[clusterv1.Machine](w, client.ObjectKey{Namespace: "ns2", Name: "lost"})
+	if !failing.failed || !counted || lost == nil || len(w.Missing()) > 0 {
+		t.Errorf("counted %t, read %v, missing %v", counted, lost, w.Missing())
 	}
 }
 
@@ -327,26 +375,18 @@ func TestOfAMachineThatGoesWhatReplacesItIsRead(t *testing.T) {
 	}
 }
 
-// recordOf returns the record of a machine of a cluster, created seconds after noon.
-func recordOf(machine, cluster string, seconds int) *mendv1.RemediationRecord {
-	at := metav1.NewTime(time.Date(2026, 1, 1, 12, 0, seconds, 0, time.UTC))
-	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "metal", Name: machine + "-1", CreationTimestamp: at, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
-	}}
-	r.Spec.Target = mendv1.RecordTarget{ClusterName: cluster, Machine: &mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: machine}}
-	return r
-}
-
 func TestRecordsAreReadWhereTheyAre(t *testing.T) {
-	open := func(name, namespace string) *mendv1.RemediationRecord {
-		r := recordOf(name, "prod", 1)
-		r.Namespace, r.Labels, r.Status = namespace, map[string]string{mendv1.RecordOpenLabel: "true"}, mendv1.RemediationRecordStatus{}
+	record := func(machine, namespace string, marks map[string]string) *mendv1.RemediationRecord {
+		r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine, Labels: marks}}
+		r.Spec.Target.Machine = &mendv1.RecordRef{Kind: "Machine", Namespace: namespace, Name: machine}
 		return r
 	}
+	open := map[string]string{mendv1.RecordOpenLabel: "true"}
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}
 	check.Spec.RemediationTemplate = &corev1.ObjectReference{APIVersion: "example.com/v1", Kind: "RebootTemplate", Namespace: "templates", Name: "reboot"}
-	w := New()
-	put(t, w, open("a", "metal"), recordOf("b", "test", 3), open("c", "templates"), open("d", "other"), check)
+	from := New()
+	put(t, from, record("a", "metal", open), record("b", "metal", map[string]string{clusterv1.ClusterNameLabel: "test"}),
+		record("c", "templates", open), record("d", "other", open), check)
 	for name, tc := range map[string]struct {
 		scope Scope
 		want  string
@@ -358,24 +398,16 @@ func TestRecordsAreReadWhereTheyAre(t *testing.T) {
 		"those of a namespace":                             {Scope{Namespace: "other"}, "c d"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			must.Is(t, tc.want, recorded(t, w, tc.scope), "it has")
+			w := readAll(t, from, tc.scope)
+			for _, namespace := range []string{tc.scope.Namespace, "templates"} { // templates: the namespace of the NodeHealthCheck's requests
+				must.Do(t, w.List(t.Context(), &mendv1.RemediationRecordList{}, client.InNamespace(namespace)))
+			}
+			var names []string
+			for _, r := range All[mendv1.RemediationRecord](w, "") {
+				names = append(names, r.Name)
+			}
+			slices.Sort(names)
+			must.Is(t, tc.want, strings.Join(names, " "), "it has")
 		})
 	}
-}
-
-// recorded returns the sorted names of the machines whose records are read of w within a scope.
-func recorded(t *testing.T, w *Snapshot, scope Scope) string {
-	t.Helper()
-	read, err := sourceOf(w, clock.RealClock{}, scope).read(t.Context())
-	must.Do(t, err)
-	list := &mendv1.RemediationRecordList{}
-	for _, namespace := range []string{scope.Namespace, "templates"} { // templates: the namespace of the NodeHealthCheck's requests
-		must.Do(t, read.List(t.Context(), list, client.InNamespace(namespace)))
-	}
-	var names []string
-	for _, r := range All[mendv1.RemediationRecord](read, "") {
-		names = append(names, r.Spec.Target.Machine.Name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, " ")
 }

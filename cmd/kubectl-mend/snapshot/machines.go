@@ -20,40 +20,18 @@ import (
 // check may be from before.
 const startup = 2 * time.Minute
 
-// aroundMachine reads the explained machine. It reads all machines in scope if the manager has not written the verdict on that machine, or
-// if a node is explained. It returns a function that reports whether the nodes of a cluster have to be read.
-func (r *source) aroundMachine(ctx context.Context, written func(*clusterv1.MachineHealthCheck) bool) func(client.ObjectKey) bool {
+// readMachine reads only the explained machine if the manager has written the verdict on it.
+func (r *source) readMachine(ctx context.Context, written func(*clusterv1.MachineHealthCheck) bool) {
 	key := client.ObjectKey{Namespace: r.Namespace, Name: r.Machine}
-	if r.one = r.Machine != "" && !r.AllMachines && !r.Judge; r.one {
-		r.all(ctx, reads{machineGVK: {{Namespace: r.Namespace, Name: r.Machine}}})
-		machine := One[clusterv1.Machine](r.snapshot, key)
-		r.one = machine != nil && machine.Spec.ClusterName == r.Cluster &&
-			!slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, ""), func(check *clusterv1.MachineHealthCheck) bool {
-				return machinehealthcheck.Unselected(check, machine) == "" && !written(check)
-			})
-	}
+	r.one = true
+	r.all(ctx, reads{machineGVK: {{Namespace: key.Namespace, Name: key.Name}}})
+	machine := One[clusterv1.Machine](r.snapshot, key)
+	r.one = machine != nil && machine.Spec.ClusterName == r.Cluster &&
+		!slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, ""), func(check *clusterv1.MachineHealthCheck) bool {
+			return machinehealthcheck.Unselected(check, machine) == "" && !written(check)
+		})
 	if r.one {
-		cluster := client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster}
-		r.snapshot.SetCounted(cluster, 0)
-		return func(client.ObjectKey) bool { return false }
-	}
-	r.all(ctx, reads{machineGVK: {{Namespace: r.Namespace}}})
-	clusters := map[client.ObjectKey]bool{}
-	for _, machine := range All[clusterv1.Machine](r.snapshot, "") {
-		if machine.Status.NodeRef.Name == r.Node {
-			clusters[clusterOf(machine)] = true
-		}
-	}
-	return func(cluster client.ObjectKey) bool { return clusters[cluster] || r.Node == "" && r.reads(cluster) }
-}
-
-// written returns a function that reports whether a running manager has written the status of a check.
-func (r *source) written(ctx context.Context) func(*clusterv1.MachineHealthCheck) bool {
-	managers, _ := managerlease.Of(ctx, r.snapshot, r.snapshot.Taken) // a manager that the user may not see does not count
-	writes := r.snapshot.WrittenBy(managers)
-	return func(check *clusterv1.MachineHealthCheck) bool {
-		cluster := One[clusterv1.Cluster](r.snapshot, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
-		return !r.Judge && cluster != nil && writes(check, cluster)
+		r.snapshot.SetCounted(clusterOf(machine), 0)
 	}
 }
 
@@ -70,43 +48,43 @@ func clusterOf(machine *clusterv1.Machine) client.ObjectKey {
 // restless reads only the machines of clusters where something is to be reported. In most clusters of a fleet all machines are healthy, and
 // their machines are most of what there is to read.
 func (r *source) restless(ctx context.Context, written func(*clusterv1.MachineHealthCheck) bool) {
-	unselected, unreported, err := r.countUnselected(ctx)
+	unselected, restless, err := r.countUnselected(ctx)
 	if err != nil {
 		return
 	}
-	remediated := r.remediated()
+	for _, gvk := range r.requestKinds() { // a machine may be healthy again while its request still waits for a user
+		for _, req := range r.snapshot.Objects(gvk, "") { // without the label, the request may belong to any cluster of its namespace
+			restless[client.ObjectKey{Namespace: req.GetNamespace(), Name: req.GetLabels()[clusterv1.ClusterNameLabel]}] = true
+		}
+	}
+	calm := false
 	var machines []question
 	for _, cluster := range All[clusterv1.Cluster](r.snapshot, "") {
 		key := client.ObjectKeyFromObject(cluster)
-		restless := func(check *clusterv1.MachineHealthCheck) bool {
+		reports := func(check *clusterv1.MachineHealthCheck) bool {
 			return !written(check) || !machinehealthcheck.Calm(check, cluster)
 		}
-		if remediated[key] || remediated[client.ObjectKey{Namespace: key.Namespace}] || unreported[key] || !machinesReady(cluster) ||
-			slices.ContainsFunc(r.snapshot.ChecksOf(key), restless) {
+		if restless[key] || restless[client.ObjectKey{Namespace: key.Namespace}] || !machinesReady(cluster) ||
+			slices.ContainsFunc(r.snapshot.ChecksOf(key), reports) {
 			selected := labels.Set{clusterv1.ClusterNameLabel: key.Name}.String()
 			machines = append(machines, question{Namespace: key.Namespace, Labels: selected})
 			continue
 		}
-		r.calm = true
+		calm = true
 		r.snapshot.SetCounted(key, unselected[key])
-		r.snapshot.SetNodes(key, nil)
-	}
-	if !r.calm {
-		return
 	}
 	kind := r.snapshot.served(machineGVK.GroupKind())
-	inParallel(machines, func(q question) { _ = r.ask(ctx, machineGVK, kind, q) }) // the snapshot remembers the errors
-	if r.Namespace == "" {
-		r.snapshot.remember(kind, question{}, nil)
+	if calm && inParallel(machines, func(q question) error { return r.ask(ctx, machineGVK, kind, q) }) == nil {
+		r.snapshot.remember(kind, question{Namespace: r.Namespace}, nil) // no others are read
 	}
 }
 
-// countUnselected counts, for each Cluster, the machines that no MachineHealthCheck selects. unreported has the Clusters with machines that
+// countUnselected counts, for each Cluster, the machines that no MachineHealthCheck selects. restless has the Clusters with machines that
 // have neither a MachineDeployment nor a control plane. The conditions of such a Cluster may show late that a machine is not Ready, because
 // Cluster API updates them when a MachineDeployment or control plane changes.
 func (r *source) countUnselected(
 	ctx context.Context,
-) (unselected map[client.ObjectKey]int, unreported map[client.ObjectKey]bool, err error) {
+) (unselected map[client.ObjectKey]int, restless map[client.ObjectKey]bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	list := &metav1.PartialObjectMetadataList{}
@@ -115,7 +93,7 @@ func (r *source) countUnselected(
 	if err := r.client.List(ctx, list, client.InNamespace(r.Namespace), selector, fromMemory()); err != nil {
 		return nil, nil, err
 	}
-	unselected, unreported = map[client.ObjectKey]int{}, map[client.ObjectKey]bool{}
+	unselected, restless = map[client.ObjectKey]int{}, map[client.ObjectKey]bool{}
 	checks := map[string][]*clusterv1.MachineHealthCheck{}
 	for _, check := range All[clusterv1.MachineHealthCheck](r.snapshot, "") {
 		checks[check.Namespace] = append(checks[check.Namespace], check)
@@ -128,7 +106,7 @@ func (r *source) countUnselected(
 		machine.Spec.ClusterName = machine.Labels[clusterv1.ClusterNameLabel]
 		owner := metav1.GetControllerOf(machine)
 		if owner == nil || owner.Kind == "MachineSet" && machine.Labels[clusterv1.MachineDeploymentNameLabel] == "" {
-			unreported[clusterOf(machine)] = true
+			restless[clusterOf(machine)] = true
 		}
 		if !slices.ContainsFunc(checks[machine.Namespace], func(check *clusterv1.MachineHealthCheck) bool {
 			return machinehealthcheck.Unselected(check, machine) == ""
@@ -136,7 +114,7 @@ func (r *source) countUnselected(
 			unselected[clusterOf(machine)]++
 		}
 	}
-	return unselected, unreported, nil
+	return unselected, restless, nil
 }
 
 // machinesReady reports whether no condition of a Cluster says that a machine is not Ready. It covers machines that no check selects.
@@ -164,16 +142,4 @@ func (s *Snapshot) WrittenBy(managers []managerlease.Manager) func(*clusterv1.Ma
 			return acts && manager.StandsOff(check, cluster).Reason == ""
 		})
 	}
-}
-
-// remediated returns the clusters with a remediation request. The machine may be healthy again while the request still waits for a user. A
-// request without the label of a cluster is entered with an empty name: it may belong to any cluster of its namespace.
-func (r *source) remediated() map[client.ObjectKey]bool {
-	clusters := map[client.ObjectKey]bool{}
-	for _, gvk := range r.requestKinds() {
-		for _, req := range r.snapshot.Objects(gvk, "") {
-			clusters[client.ObjectKey{Namespace: req.GetNamespace(), Name: req.GetLabels()[clusterv1.ClusterNameLabel]}] = true
-		}
-	}
-	return clusters
 }

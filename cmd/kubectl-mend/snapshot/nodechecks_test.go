@@ -96,13 +96,13 @@ func TestWhatNodeHealthChecksLookAtIsReadWhereverItIs(t *testing.T) {
 func TestMachinesOfNodesThatMayNotBeReadAreMissing(t *testing.T) {
 	from := thatManagesItself(t)
 	forbid(from, machineGVK, "machines", "")
-	from.Forbid(machineGVK, "machines", true, "ns", nil)
+	from.Forbid(machineGVK, "ns", nil)
 	w := readAll(t, from, Scope{Namespace: "ns"})
 	err := w.Get(t.Context(), client.ObjectKey{Namespace: itself.Namespace, Name: "cp"}, &clusterv1.Machine{})
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("the Machine of the node: %v", err)
 	}
-	want := []Missing{{`Machines in namespace mgmt`, `forbidden: User "u" may not`}}
+	want := []string{`Machines in namespace mgmt: forbidden: User "u" may not`}
 	must.Equal(t, want, w.Missing(), "missing")
 }
 
@@ -115,8 +115,8 @@ func TestThatRemediationsMayNotBeLookedForIsSaid(t *testing.T) {
 	}
 	w.Install(mendv1.GroupVersion.WithKind("HostRemediationTemplate"))
 	forbid(w, mendv1.GroupVersion.WithKind("HostRemediation"), "hostremediations", "") // always read, so Missing has it
-	want := []Missing{
-		{`FormerRemediations in namespace ns`, `forbidden: User "u" may not`}, {`HostRemediations in namespace ns`, `forbidden: User "u" may not`},
+	want := []string{
+		`FormerRemediations in namespace ns: forbidden: User "u" may not`, `HostRemediations in namespace ns: forbidden: User "u" may not`,
 	}
 	must.Equal(t, want, readAll(t, w, Scope{Namespace: "ns"}).Missing(), "missing")
 }

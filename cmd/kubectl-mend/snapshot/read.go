@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -75,8 +74,6 @@ type source struct {
 
 	// one limits reads of Machines, Metal3Machines and hosts to those that are asked for by name or labels.
 	one bool
-	// calm means that readScope has read all Machines that are needed: load reads no others.
-	calm bool
 }
 
 // Read reads what the scope selects of a management cluster and its workload clusters, with the user's rights. The snapshot reads other
@@ -102,20 +99,16 @@ func (r *source) read(ctx context.Context) (*Snapshot, error) {
 func begin(ctx context.Context, config *rest.Config, now clock.PassiveClock, scope Scope) (*source, error) {
 	config.QPS, config.Burst, config.Timeout = requestsPerSecond, requestBurst, patience
 	config.WarningHandler = rest.NoWarnings{} // a user who only reads need not see that a version is deprecated
-	httpClient, err := rest.HTTPClientFor(config)
+	groups, err := discover(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	groups, err := discover(ctx, config, httpClient)
+	c, err := client.New(config, client.Options{Scheme: Scheme, Mapper: restmapper.NewDiscoveryRESTMapper(groups)})
 	if err != nil {
 		return nil, err
 	}
 	s := empty()
-	s.Taken, s.Clock = now.Now().UTC(), now
-	c, err := client.New(config, client.Options{Scheme: Scheme, HTTPClient: httpClient, Mapper: restmapper.NewDiscoveryRESTMapper(groups)})
-	if err != nil {
-		return nil, err
-	}
+	s.Namespace, s.Taken, s.Clock = scope.Namespace, now.Now().UTC(), now
 	for _, group := range groups {
 		for _, version := range append([]metav1.GroupVersionForDiscovery{group.Group.PreferredVersion}, group.Group.Versions...) {
 			for _, resource := range group.VersionedResources[version.Version] {
@@ -133,12 +126,12 @@ func begin(ctx context.Context, config *rest.Config, now clock.PassiveClock, sco
 	return s.source, nil
 }
 
-func discover(ctx context.Context, config *rest.Config, httpClient *http.Client) ([]*restmapper.APIGroupResources, error) {
-	interruptible := *httpClient // GetAPIGroupResources takes no context
-	interruptible.Transport = RoundTripper(func(request *http.Request) (*http.Response, error) {
-		return httpClient.Transport.RoundTrip(request.WithContext(ctx))
+func discover(ctx context.Context, config *rest.Config) ([]*restmapper.APIGroupResources, error) {
+	interruptible := rest.CopyConfig(config) // GetAPIGroupResources takes no context
+	interruptible.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return RoundTripper(func(request *http.Request) (*http.Response, error) { return next.RoundTrip(request.WithContext(ctx)) })
 	})
-	api, err := discovery.NewDiscoveryClientForConfigAndClient(config, &interruptible)
+	api, err := discovery.NewDiscoveryClientForConfig(interruptible)
 	if err != nil {
 		return nil, err
 	}
@@ -151,17 +144,14 @@ type RoundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f RoundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// inParallel calls do for all things, at most atOnce at the same time. do has to handle its errors itself.
-func inParallel[T any](things []T, do func(T)) {
+// inParallel calls do for all things, at most atOnce at the same time, and returns the first error.
+func inParallel[T any](things []T, do func(T) error) error {
 	var work errgroup.Group
 	work.SetLimit(atOnce)
 	for _, thing := range things {
-		work.Go(func() error {
-			do(thing)
-			return nil
-		})
+		work.Go(func() error { return do(thing) })
 	}
-	_ = work.Wait() // none returns an error
+	return work.Wait()
 }
 
 // scoped are the kinds that are read only in the namespace of the scope.
@@ -170,22 +160,17 @@ var scoped = []schema.GroupVersionKind{
 	metal3MachineGVK, hostGVK, recordGVK, eventGVK,
 }
 
-// managerBindings selects the RoleBindings and ClusterRoleBindings of managers.
-var managerBindings = labels.Set(managerlease.BindingLabels).String()
-
 // reads are questions of several kinds.
 type reads map[schema.GroupVersionKind][]question
 
 // readScope reads the managers, then the clusters, checks and remediations in scope, and then the machines and nodes that these show to be
 // needed.
 func (r *source) readScope(ctx context.Context) {
-	bindings := []question{{Labels: managerBindings}}
-	r.all(ctx, reads{
-		nodeCheckGVK: {{}}, leaseGVK: {{Name: managerlease.LeaseName}}, roleBindingGVK: bindings, clusterRoleBindingGVK: bindings,
+	var managers []managerlease.Manager
+	r.all(ctx, reads{nodeCheckGVK: {{}}}, func() (err error) {
+		managers, err = managerlease.Of(ctx, r.snapshot, r.snapshot.Taken) // a manager that the user may not see does not count
+		return err
 	})
-	if r.Everything {
-		r.all(ctx, reads{policyGVK: {{}}})
-	}
 	if len(r.snapshot.Objects(nodeCheckGVK, "")) > 0 { // a NodeHealthCheck needs the Machines of all clusters
 		r.AllMachines = true
 	}
@@ -195,37 +180,54 @@ func (r *source) readScope(ctx context.Context) {
 		requests[gvk] = []question{{Namespace: r.Namespace}}
 	}
 	r.all(ctx, requests)
-	wanted, written := r.reads, r.written(ctx)
+	writes := r.snapshot.WrittenBy(managers)
+	written := func(check *clusterv1.MachineHealthCheck) bool {
+		cluster := One[clusterv1.Cluster](r.snapshot, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
+		return !r.Judge && cluster != nil && writes(check, cluster)
+	}
 	switch {
-	case r.Machine != "" || r.Node != "":
-		wanted = r.aroundMachine(ctx, written)
-	case r.Restless && !r.AllMachines && !r.Judge:
+	case r.AllMachines || r.Judge:
+	case r.Machine != "":
+		r.readMachine(ctx, written)
+	case r.Restless:
 		r.restless(ctx, written)
 	}
-	inParallel([]func(){
-		func() { r.all(ctx, r.rest()) },
-		func() {
-			clusters := slices.DeleteFunc(All[clusterv1.Cluster](r.snapshot, ""), func(cluster *clusterv1.Cluster) bool {
-				key := client.ObjectKeyFromObject(cluster)
-				checks := r.snapshot.ChecksOf(key)
-				unwritten := slices.DeleteFunc(slices.Clone(checks), written)
-				_, counted := r.snapshot.Counted(key)
-				return !wanted(key) || !r.Everything && (counted || len(checks) > 0 && len(unwritten) == 0)
-			})
-			inParallel(clusters, func(cluster *clusterv1.Cluster) { r.readNodesOf(ctx, cluster) })
-		},
-	}, func(read func()) { read() })
+	wanted := r.reads
+	if r.Node != "" {
+		wanted = r.withNode(ctx)
+	}
+	r.all(ctx, r.rest(), func() error {
+		clusters := slices.DeleteFunc(All[clusterv1.Cluster](r.snapshot, ""), func(cluster *clusterv1.Cluster) bool {
+			key := client.ObjectKeyFromObject(cluster)
+			checks := r.snapshot.ChecksOf(key)
+			_, counted := r.snapshot.Counted(key)
+			allWritten := len(checks) > 0 && len(slices.DeleteFunc(checks, written)) == 0
+			return !wanted(key) || !r.Everything && (counted || allWritten)
+		})
+		return inParallel(clusters, func(cluster *clusterv1.Cluster) error { return r.readNodesOf(ctx, cluster) })
+	})
 }
 
-// all lists several questions at the same time. The snapshot remembers the errors.
-func (r *source) all(ctx context.Context, lists reads) {
-	var asks []func()
-	for gvk, questions := range lists {
-		for _, q := range questions {
-			asks = append(asks, func() { _ = r.load(ctx, gvk, q) })
+// withNode reads the machines in scope. It returns a function that reports whether a machine of a cluster names the explained node.
+func (r *source) withNode(ctx context.Context) func(client.ObjectKey) bool {
+	r.all(ctx, reads{machineGVK: {{}}})
+	clusters := map[client.ObjectKey]bool{}
+	for _, machine := range All[clusterv1.Machine](r.snapshot, "") {
+		if machine.Status.NodeRef.Name == r.Node {
+			clusters[clusterOf(machine)] = true
 		}
 	}
-	inParallel(asks, func(ask func()) { ask() })
+	return func(cluster client.ObjectKey) bool { return clusters[cluster] }
+}
+
+// all lists several questions, and calls others, at the same time. The snapshot remembers the errors.
+func (r *source) all(ctx context.Context, lists reads, others ...func() error) {
+	for gvk, questions := range lists {
+		for _, q := range questions {
+			others = append(others, func() error { return r.load(ctx, gvk, q) })
+		}
+	}
+	_ = inParallel(others, func(read func() error) error { return read() })
 }
 
 // requestKinds returns the kinds of requests that MachineHealthChecks create now, or may have created from former templates: every kind
@@ -270,11 +272,6 @@ func (r *source) rest() reads {
 	if r.AllMachines && r.snapshot.served(nodehealthcheck.ClusterVersions.GroupKind()) != nil { // on OpenShift, NodeHealthChecks read these
 		etcd := []question{{Namespace: nodehealthcheck.EtcdNamespace}}
 		lists[nodehealthcheck.OpenShiftMachines], lists[budgetGVK], lists[podGVK] = []question{{}}, etcd, etcd
-	}
-	for _, p := range All[mendv1.RemediationPolicy](r.snapshot, "") {
-		if p.Spec.Selector.Namespaces != nil {
-			lists[namespaceGVK] = append(lists[namespaceGVK], question{})
-		}
 	}
 	lists[overrideGVK], lists[definitionGVK] = []question{{}}, []question{{Name: crdgate.NodeCheckCRD}} // simulate asks who owns the CRD
 	return lists

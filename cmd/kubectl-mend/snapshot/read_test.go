@@ -158,7 +158,7 @@ func workloadOf(t testing.TB) *Snapshot {
 // sourceOf returns a source that reads a snapshot like an API server.
 func sourceOf(from *Snapshot, now clock.PassiveClock, scope Scope) *source {
 	s := empty()
-	s.Taken, s.Clock = now.Now().UTC(), now
+	s.Namespace, s.Taken, s.Clock = scope.Namespace, now.Now().UTC(), now
 	for _, k := range from.installed() {
 		for _, version := range k.Versions {
 			if !hidden(k.GroupKind) {
@@ -236,6 +236,21 @@ func TestAllIsReadThatIsLookedAt(t *testing.T) {
 	}
 }
 
+// simulate reads a policy from a file, and the namespaces that it selects from a record.
+func TestARecordHasTheNamespacesThatOtherPoliciesSelect(t *testing.T) {
+	from := aManagementCluster(t, nil)
+	for _, tier := range []string{"prod", "test"} {
+		put(t, from, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tier, Labels: map[string]string{"tier": tier}}})
+	}
+	w := readAll(t, from, Scope{Everything: true})
+	for _, tier := range []string{"prod", "test"} { // the first is what a policy of the cluster selects
+		list := &corev1.NamespaceList{}
+		must.Do(t, w.List(t.Context(), list, client.MatchingLabels{"tier": tier}))
+		must.Is(t, 1, len(list.Items), tier)
+		w = again(t, w)
+	}
+}
+
 func TestWorkloadClustersAreReadThroughTheirKubeconfigs(t *testing.T) {
 	w := everything(t)
 	node := w.Node(key("c1"), "node-of-m")
@@ -245,7 +260,7 @@ func TestWorkloadClustersAreReadThroughTheirKubeconfigs(t *testing.T) {
 	if why, _, unseen := w.Unseen(key("silent")); !unseen || why == "" {
 		t.Error("a cluster that cannot be reached was seen")
 	}
-	if got := w.Missing(); len(got) != 1 || got[0].What != "Nodes of cluster ns/silent" {
+	if got := w.Missing(); len(got) != 1 || !strings.HasPrefix(got[0], "Nodes of cluster ns/silent: no connection: ") {
 		t.Errorf("missing are %v", got)
 	}
 }
@@ -277,7 +292,7 @@ func TestAKubeconfigReadsNothingOnTheMachineOfTheUser(t *testing.T) {
 }
 
 func forbid(w *Snapshot, gvk schema.GroupVersionKind, plural, namespace string) {
-	w.Forbid(gvk, plural, true, namespace, apierrors.NewForbidden(schema.GroupResource{Group: gvk.Group, Resource: plural}, "", errors.New(`User "u" may not`)))
+	w.Forbid(gvk, namespace, apierrors.NewForbidden(schema.GroupResource{Group: gvk.Group, Resource: plural}, "", errors.New(`User "u" may not`)))
 }
 
 func TestWhatMayNotBeReadIsSaidAndGoneOnWithout(t *testing.T) {
@@ -287,16 +302,12 @@ func TestWhatMayNotBeReadIsSaidAndGoneOnWithout(t *testing.T) {
 	forbid(from, corev1.SchemeGroupVersion.WithKind("Secret"), "secrets", "")
 	from.Remove(corev1.SchemeGroupVersion.WithKind("Secret"), key("c1-kubeconfig")) // Forbid alone would not hide a stored object
 	w := readAll(t, from, Scope{Everything: true})
-	var got []string
-	for _, m := range w.Missing() {
-		got = append(got, m.String())
-	}
 	want := []string{
 		`BareMetalHosts in all namespaces: forbidden: User "u" may not`,
 		`Nodes of cluster ns/c1: forbidden: User "u" may not`,
 		`Poisons in all namespaces: forbidden: User "u" may not`,
 	}
-	must.Equal(t, want, got, "missing")
+	must.Equal(t, want, w.Missing(), "missing")
 	for _, of := range []*Snapshot{w, again(t, w)} {
 		if err := of.List(t.Context(), &bmov1alpha1.BareMetalHostList{}); !apierrors.IsForbidden(err) {
 			t.Errorf("the hosts are %v", err)
@@ -378,7 +389,11 @@ func TestAClusterThatDoesNotAnswerIsNoMissingRight(t *testing.T) {
 		"it does not know the user":            {apierrors.NewUnauthorized("no"), false},
 		"its kubeconfig cannot be read":        {errors.New("no kubeconfig"), false},
 	} {
-		for _, err := range []error{row.err, fmt.Errorf("list Machines: %w", row.err), errors.Join(errors.New("also"), row.err)} {
+		later := &kind{}
+		later.remember(question{}, row.err)
+		for _, err := range []error{
+			row.err, fmt.Errorf("list Machines: %w", row.err), errors.Join(errors.New("also"), row.err), fmt.Errorf("list: %w", later.unread("")),
+		} {
 			if Silent(err) != row.silent {
 				t.Errorf("%s: %q", name, why(err))
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -83,12 +84,24 @@ func TestWhatIsNotThereIsSaidAsAnAPIServerSaysIt(t *testing.T) {
 	hostKind := bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
 	w, _ := newSnapshot(t, aMachine("m"))
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: hostKind.Group, Resource: "baremetalhosts"}, "", errors.New("no"))
-	w.Forbid(hostKind, "baremetalhosts", true, "", forbidden)
+	w.Forbid(hostKind, "", forbidden)
+	w.Forbid(machineKind, "ns", forbidden) // before the list of all namespaces, which has succeeded
+	w.Install(leaseGVK)
+	w.kinds[leaseGVK.GroupKind()].remember(question{Name: "manager.kubemend.io"}, nil)
+	w.Forbid(leaseGVK, "medik8s-leases", forbidden)
+	w.Forbid(podGVK, "ns", forbidden)
 	c := w
+	want := []string{"BareMetalHosts in all namespaces: forbidden: no", "Leases in namespace medik8s-leases: forbidden: no",
+		"Pods in namespace ns: forbidden: no"}
+	must.Equal(t, want, w.Missing(), "missing")
 	for name, tc := range map[string]struct {
 		err  error
 		want func(error) bool
 	}{
+		"all of a kind of which nothing may be read": {c.List(t.Context(), &corev1.PodList{}), apierrors.IsForbidden},
+		"leases of a namespace, where those of one name may be read": {
+			c.List(t.Context(), &coordinationv1.LeaseList{}, client.InNamespace("medik8s-leases")), apierrors.IsForbidden,
+		},
 		"an object that is not there":            {c.Get(t.Context(), key("other"), &clusterv1.Machine{}), apierrors.IsNotFound},
 		"a kind that is not installed":           {c.Get(t.Context(), key("m"), &mendv1.HostRemediation{}), meta.IsNoMatchError},
 		"a kind that is not installed, its list": {c.List(t.Context(), &mendv1.HostRemediationList{}), meta.IsNoMatchError},

@@ -10,10 +10,7 @@ import (
 	"slices"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,6 +26,11 @@ import (
 
 // workloadCluster has what was read of a workload cluster: only nodes.
 type workloadCluster struct {
+	// counted is true if the Machines of the cluster were not all read, because the status of its checks already counts them. unselected is
+	// how many of them no MachineHealthCheck selects.
+	counted    bool
+	unselected int
+
 	Nodes map[string]*corev1.Node `json:"nodes,omitempty"`
 	// Unseen is why the nodes could not be read; empty if they were.
 	Unseen string `json:"unseen,omitempty"`
@@ -76,6 +78,21 @@ func (s *Snapshot) SetUnseen(cluster client.ObjectKey, why string, since time.Ti
 	defer s.mu.Unlock()
 	c := s.workload(cluster)
 	c.Unseen, c.Since = cmp.Or(why, explain.NodesNotAsked), since
+}
+
+// Counted reports whether the machines of a cluster were not all read, because the status of its checks already counts them. It also
+// returns how many of them no MachineHealthCheck selects.
+func (s *Snapshot) Counted(cluster client.ObjectKey) (unselected int, counted bool) {
+	c := s.known(cluster)
+	return c.unselected, c.counted
+}
+
+// SetCounted notes that the machines and nodes of a cluster are not all read, and how many machines no MachineHealthCheck selects.
+func (s *Snapshot) SetCounted(cluster client.ObjectKey, unselected int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.workload(cluster)
+	c.counted, c.unselected, c.Unseen = true, unselected, ""
 }
 
 // known returns a copy of a workload cluster. If nothing was read of it, Unseen is set.
@@ -154,11 +171,12 @@ const (
 	longestAnswer = 96 << 20
 )
 
-func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) {
+// readNodesOf reads the nodes of a workload cluster, or notes why they could not be read.
+func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) error {
 	key := client.ObjectKeyFromObject(cluster)
 	if !meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterControlPlaneInitializedCondition) {
 		r.snapshot.SetUnseen(key, explain.ControlPlaneNotInitialized, time.Time{})
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -170,10 +188,10 @@ func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) {
 			since = probe.LastTransitionTime.Time
 		}
 		r.snapshot.SetUnseen(key, why(err), since)
-		r.snapshot.Lacks(NodesOf+key.String(), why(err))
-		return
+		return err
 	}
 	r.snapshot.SetNodes(key, nodes)
+	return nil
 }
 
 func (r *source) nodes(ctx context.Context, cluster *clusterv1.Cluster) ([]corev1.Node, error) {
@@ -215,14 +233,12 @@ func WorkloadReader(ctx context.Context, management client.Reader, cluster clien
 
 // inWorkloads returns a mapper of the kinds that are read in workload clusters, so that no request for discovery is needed.
 func inWorkloads() meta.RESTMapper {
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{
-		corev1.SchemeGroupVersion, policyv1.SchemeGroupVersion, storagev1.SchemeGroupVersion, coordinationv1.SchemeGroupVersion,
-	})
-	for _, gvk := range []schema.GroupVersionKind{namespaceGVK, nodeGVK, storagev1.SchemeGroupVersion.WithKind("VolumeAttachment")} {
-		mapper.Add(gvk, meta.RESTScopeRoot)
-	}
-	for _, gvk := range []schema.GroupVersionKind{podGVK, budgetGVK, leaseGVK} {
-		mapper.Add(gvk, meta.RESTScopeNamespace)
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for gvk, scope := range map[schema.GroupVersionKind]meta.RESTScope{
+		namespaceGVK: meta.RESTScopeRoot, nodeGVK: meta.RESTScopeRoot, attachmentGVK: meta.RESTScopeRoot,
+		podGVK: meta.RESTScopeNamespace, budgetGVK: meta.RESTScopeNamespace, leaseGVK: meta.RESTScopeNamespace,
+	} {
+		mapper.Add(gvk, scope)
 	}
 	return mapper
 }
