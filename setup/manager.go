@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
@@ -78,6 +79,8 @@ type program struct {
 	checks      *machinehealthcheck.Reconciler
 	stepLeft    func(check, node string) bool // nil without NodeHealthChecks
 	hosts       *host.Hosts                   // for checks and records
+	// starting has the runnables of the service that the CRD gate is starting; nil if it is starting none.
+	starting *[]manager.Runnable
 	// hostsWatched is true once the controllers of power cycles watch hosts.
 	hostsWatched atomic.Bool
 }
@@ -85,6 +88,35 @@ type program struct {
 // writer returns the client that writes as kubemend.
 func (p *program) writer() client.Client {
 	return client.WithFieldOwner(p.GetClient(), mendv1.FieldOwner)
+}
+
+// Add adds a runnable to the manager. A service that the CRD gate starts adds its controllers when it is complete: a controller that is
+// already filling its caches has the lock that its other watches need, and would then reconcile before their caches are filled.
+// (controller-runtime, Controller.Watch)
+func (p *program) Add(r manager.Runnable) error {
+	if p.starting == nil {
+		return p.Manager.Add(r)
+	}
+	*p.starting = append(*p.starting, r)
+	return nil
+}
+
+// addGate adds the controller that starts the services one after the other.
+func (p *program) addGate() error {
+	for _, s := range p.services.Services {
+		start := s.Start
+		s.Start = func(ctx context.Context) error {
+			var added []manager.Runnable
+			p.starting = &added
+			err := start(ctx)
+			p.starting = nil
+			for i := 0; err == nil && i < len(added); i++ {
+				err = p.Manager.Add(added[i])
+			}
+			return err
+		}
+	}
+	return p.services.SetupWithManager(p)
 }
 
 // cached adds a cache of requests for the records. namespace is the only namespace that the cache has; empty for all.
@@ -159,7 +191,7 @@ func (p *program) addControllers(ctx context.Context) error {
 	// The controllers of MachineHealthChecks start with the manager; their service only reports whether the kind is served.
 	checks := &crdgate.Service{CRD: crdgate.MachineCheckCRD, Choice: crdgate.Auto, Start: func(context.Context) error { return nil }}
 	p.services.Services = append(p.services.Services, checks, p.recordService(), p.policyService())
-	return errors.Join(p.announce(), p.services.SetupWithManager(p), migration.SetUp(ctx, p, p.o.skipMigration))
+	return errors.Join(p.announce(), p.addGate(), migration.SetUp(ctx, p, p.o.skipMigration))
 }
 
 // addServices sets up the records, which all controllers write, and the controllers of hosts and of NodeHealthChecks for the CRD gate.
@@ -321,7 +353,7 @@ func (p *program) addTeardown(lock *leftovers.Lock) error {
 		},
 		Clusters: p.connections, Discovery: p.discovery, Serves: p.services.Serves, Clock: clock.RealClock{},
 		Namespace: p.o.namespace, WatchFilterValue: p.o.watchFilter, LeaseNamespace: p.o.nodeHealthChecks.LeaseNamespace,
-		Lock: lock, Elected: p.Elected(), Begin: func() error { return p.services.SetupWithManager(p) },
+		Lock: lock, Elected: p.Elected(), Begin: p.addGate,
 	}
 	if lock != nil {
 		uninstaller.Pod = p.self.Owner(lock.Lease.Namespace)
