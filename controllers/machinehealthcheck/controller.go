@@ -84,7 +84,7 @@ type Reconciler struct {
 	requested  consistency.Kinds  // own requests: created, or perhaps created
 	spares     spares
 	placing    sync.Mutex // held while askPlaces compares observed.given and takes places
-	hostLabels labelsOfHosts
+	hosts      hostsByMachine
 	merging    enqueue.Merging
 	controller controller.Controller
 	wake       func(check types.NamespacedName, in time.Duration) // enqueues a check

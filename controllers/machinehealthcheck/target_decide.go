@@ -48,9 +48,8 @@ type Target struct {
 	quiet *Decision
 	// last is the target of the same name in the reconcile before, until Health is set; nil if there was none.
 	last *Target
-	// place is what was reported to the ledger of RemediationPolicies about a quiet machine, with hostLabels; nil before.
-	place      *place.Target
-	hostLabels *hostLabels
+	// place is what was reported to the ledger of RemediationPolicies about a quiet machine; nil before.
+	place *place.Target
 }
 
 // Host is what matters of the host of a Machine before its owner is asked to replace it.

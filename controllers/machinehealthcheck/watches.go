@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -84,8 +83,7 @@ func (r *Reconciler) SetupWithManager(
 			enqueue.FirstAtOnce[*remediationrequest.Metadata](&r.merging, r.checksOfRequest)))).
 		WatchesRawSource(r.Kinds.Source(records.Hears[*remediationrequest.Metadata](r.Records)))
 	if r.Hosts != nil {
-		controlled = controlled.WatchesRawSource(r.Hosts.Source(r.hostLabels.heard(r))).
-			WatchesRawSource(r.Hosts.Source(fitting{enqueue.FirstAtOnce[*bmov1alpha1.BareMetalHost](&r.merging, r.checksOfHost)}))
+		controlled = controlled.WatchesRawSource(r.Hosts.Source(r.hostEvents()))
 	}
 	if r.Records != nil {
 		controlled = controlled.WatchesRawSource(r.Records.Missing.Into(r.onMissing))
