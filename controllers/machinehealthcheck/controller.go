@@ -82,8 +82,8 @@ type Reconciler struct {
 	written    consistency.Writes // own writes to Machines
 	writing    sync.Map           // the Machines that own writes stored, until their events arrive, by ownWrite
 	requested  consistency.Kinds  // own requests: created, or perhaps created
-	spares     spares
-	placing    sync.Mutex // held while askPlaces compares observed.given and takes places
+	spares     sync.Map           // the keys of the checks with a remediation that waits for a spare host
+	placing    sync.Mutex         // held while askPlaces compares observed.given and takes places
 	hosts      hostsByMachine
 	merging    enqueue.Merging
 	controller controller.Controller

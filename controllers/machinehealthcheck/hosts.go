@@ -90,21 +90,10 @@ const (
 // errNoHosts is the error of a reader that has no way to read hosts.
 var errNoHosts = errors.New("this reader does not read hosts")
 
-// spares are the keys of the checks with a remediation that waits for a spare host.
-type spares struct{ sync.Map }
-
-// wait notes whether check waits for a spare host. It is called before the hosts are read, so that a host released meanwhile enqueues it.
-func (s *spares) wait(check types.NamespacedName, waits bool) {
-	if waits {
-		s.Store(check, true)
-	} else {
-		s.Delete(check)
-	}
-}
-
-func (s *spares) waitingIn(namespace string) []reconcile.Request {
+// waitingIn returns the checks of a namespace with a remediation that waits for a spare host.
+func (r *Reconciler) waitingIn(namespace string) []reconcile.Request {
 	var checks []reconcile.Request
-	s.Range(func(key, _ any) bool {
+	r.spares.Range(func(key, _ any) bool {
 		if check := key.(types.NamespacedName); check.Namespace == namespace {
 			checks = append(checks, reconcile.Request{NamespacedName: check})
 		}
@@ -117,7 +106,7 @@ func (s *spares) waitingIn(namespace string) []reconcile.Request {
 func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *Plan) {
 	state.Spares, state.Read.Spares = Spares{Fits: map[types.UID][]string{}, Failed: map[types.UID]string{}}, true
 	key := client.ObjectKeyFromObject(state.Check)
-	r.spares.wait(key, !state.Explains)
+	r.spares.Store(key, true) // before the hosts are read, so that a host released meanwhile enqueues the check
 	places, begun := r.Ledger.Given(placesOf(key))
 	if state.given = places; len(begun) > 0 {
 		state.lookAgainIn(begunAgain)
@@ -248,9 +237,9 @@ func (r *Reconciler) readWants(ctx context.Context, list []*clusterv1.Machine) (
 // checksOfHost returns the checks that wait for a spare host, or all checks of the namespace if a policy groups machines by labels of hosts.
 func (r *Reconciler) checksOfHost(ctx context.Context, bmh client.Object) []reconcile.Request {
 	if r.Ledger.Active(ctx) && r.Ledger.OfHosts() {
-		return r.checksOf(ctx, bmh.GetNamespace())
+		return r.checks(ctx, anyCheck, client.InNamespace(bmh.GetNamespace()))
 	}
-	return r.spares.waitingIn(bmh.GetNamespace())
+	return r.waitingIn(bmh.GetNamespace())
 }
 
 // checksOfMachineOrSpare returns the checks of a machine. For a machine on bare metal it adds the checks that wait for a spare host, since
@@ -258,7 +247,7 @@ func (r *Reconciler) checksOfHost(ctx context.Context, bmh client.Object) []reco
 func (r *Reconciler) checksOfMachineOrSpare(ctx context.Context, obj client.Object) []reconcile.Request {
 	checks := r.checksOfMachine(ctx, obj)
 	if OnHost(obj.(*clusterv1.Machine)) {
-		for _, waiting := range r.spares.waitingIn(obj.GetNamespace()) {
+		for _, waiting := range r.waitingIn(obj.GetNamespace()) {
 			if !slices.Contains(checks, waiting) {
 				checks = append(checks, waiting)
 			}

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/place"
@@ -152,19 +151,6 @@ func (r *Reconciler) FailureDomain(machine *clusterv1.Machine, node *corev1.Node
 	seen, host := place.OfMachine(machine), r.hosts.of(machine)
 	seen.On(node, nil, host.Name, host.Labels)
 	return seen.FailureDomain
-}
-
-// checksOf returns the checks of a namespace, or of all namespaces if it is empty.
-func (r *Reconciler) checksOf(ctx context.Context, namespace string) []reconcile.Request {
-	list := &clusterv1.MachineHealthCheckList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil // the cache is shutting down
-	}
-	checks := make([]reconcile.Request, len(list.Items))
-	for i := range list.Items {
-		checks[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
-	}
-	return checks
 }
 
 // settlePlaces releases the places of remediations that did not begin.

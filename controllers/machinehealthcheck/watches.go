@@ -99,7 +99,7 @@ func (r *Reconciler) hear(ctx context.Context, queue workqueue.TypedRateLimiting
 	r.wake = func(check types.NamespacedName, in time.Duration) {
 		queue.AddAfter(reconcile.Request{NamespacedName: check}, in)
 	}
-	r.Ledger.SetUp(policy.MachineHealthCheck, func() []reconcile.Request { return r.checksOf(ctx, "") }, queue.AddAfter)
+	r.Ledger.SetUp(policy.MachineHealthCheck, func() []reconcile.Request { return r.checks(ctx, anyCheck) }, queue.AddAfter)
 	return nil
 }
 
@@ -213,34 +213,39 @@ func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []r
 }
 
 func (r *Reconciler) checksOfTemplate(ctx context.Context, obj client.Object) []reconcile.Request {
+	return r.checks(ctx, func(check *clusterv1.MachineHealthCheck) bool {
+		ref := check.Spec.Remediation.TemplateRef
+		return ref.IsDefined() && ref.Name == obj.GetName() &&
+			remediationrequest.TemplateKind(ref) == obj.GetObjectKind().GroupVersionKind()
+	}, client.InNamespace(obj.GetNamespace()))
+}
+
+// checksIn returns the checks of a cluster that select a machine with these labels, or all if machine is nil.
+func (r *Reconciler) checksIn(ctx context.Context, cluster client.ObjectKey, machine labels.Set) []reconcile.Request {
+	return r.checks(ctx, func(check *clusterv1.MachineHealthCheck) bool {
+		selector, err := selectorOf(check)
+		return machine == nil || err == nil && selector.Matches(machine)
+	}, client.InNamespace(cluster.Namespace), client.MatchingFields{clusterIndex: cluster.Name})
+}
+
+// checks returns the listed checks that are wanted.
+func (r *Reconciler) checks(
+	ctx context.Context, wanted func(*clusterv1.MachineHealthCheck) bool, options ...client.ListOption,
+) []reconcile.Request {
 	list := &clusterv1.MachineHealthCheckList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil // the cache is shutting down
 	}
 	var checks []reconcile.Request
 	for i := range list.Items {
-		ref := list.Items[i].Spec.Remediation.TemplateRef
-		if ref.IsDefined() && ref.Name == obj.GetName() && remediationrequest.TemplateKind(ref) == obj.GetObjectKind().GroupVersionKind() {
+		if wanted(&list.Items[i]) {
 			checks = append(checks, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}
 	return checks
 }
 
-// checksIn returns the checks of a cluster that select a machine with these labels, or all if machine is nil.
-func (r *Reconciler) checksIn(ctx context.Context, cluster client.ObjectKey, machine labels.Set) []reconcile.Request {
-	listed, err := listChecks(ctx, r.Client, cluster)
-	if err != nil {
-		return nil // the cache is shutting down
-	}
-	var checks []reconcile.Request
-	for i := range listed {
-		if selector, err := selectorOf(&listed[i]); machine == nil || err == nil && selector.Matches(machine) {
-			checks = append(checks, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&listed[i])})
-		}
-	}
-	return checks
-}
+func anyCheck(*clusterv1.MachineHealthCheck) bool { return true }
 
 // checkChanges drops changes of only the status of a check, which kubemend writes.
 func checkChanges() predicate.Predicate {
