@@ -74,25 +74,7 @@ func allowed(facts *Facts, plan *Plan) metav1.Condition {
 	if by := facts.Allowed; by != nil {
 		message = fmt.Sprintf("%s allows %s to be unhealthy until %s", by.Ref, &by.MaxUnhealthy, stamp(by.Until))
 	}
-	if left := leftToCycles(plan); left != "" {
-		message = strings.TrimPrefix(message+". "+left, ". ")
-	}
 	return condition(RemediationAllowed, metav1.ConditionTrue, RemediationAllowed, message)
-}
-
-// leftToCycles names the unhealthy machines with a power cycle that the check did not request; empty if there are none.
-func leftToCycles(plan *Plan) string {
-	var left []string
-	for _, decision := range plan.Open {
-		target, state := decision.Target, decision.Verdict.State
-		if target.Cycle != nil && state == health.Unhealthy && !Deleting(target.Machine) {
-			left = append(left, fmt.Sprintf("%s (%s %s)", target.Name, target.Cycle.Kind, target.Cycle.Name))
-		}
-	}
-	if len(left) == 0 {
-		return ""
-	}
-	return "Power cycles that this check has not requested are in progress for " + firstOf(left)
 }
 
 // restriction returns the reason if the limits block an unhealthy machine or cannot be parsed; otherwise "". Pending machines often exceed
