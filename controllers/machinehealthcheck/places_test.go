@@ -1,31 +1,17 @@
 package machinehealthcheck
 
 import (
-	"context"
 	"errors"
 	"testing"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/test/must"
 )
-
-// hostsThat is a watch of hosts that is ready, not ready yet, or failing.
-type hostsThat struct {
-	HostWatch
-
-	ready bool
-	err   error
-}
-
-func (w hostsThat) Ready(context.Context, schema.GroupVersionKind) (bool, error) {
-	return w.ready, w.err
-}
 
 // A machine belongs to a rack by the labels of its host. Before the labels are known, no limit of the rack would apply.
 func TestPlacesAreAskedForOnceTheLabelsOfHostsAreKnown(t *testing.T) {
@@ -37,12 +23,12 @@ func TestPlacesAreAskedForOnceTheLabelsOfHostsAreKnown(t *testing.T) {
 	onHost := &Plan{Decisions: []*Decision{{Target: &Target{Machine: machine}}}}
 	elsewhere := &Plan{Decisions: []*Decision{{Target: &Target{Machine: &clusterv1.Machine{}}}}}
 	for _, tc := range []struct {
-		watch hostsThat
+		watch *hostWatch
 		plan  *Plan
 		want  bool
 	}{
-		{hostsThat{}, onHost, true}, {hostsThat{}, elsewhere, false}, {hostsThat{ready: true}, onHost, false},
-		{hostsThat{err: errors.New("forbidden")}, onHost, false},
+		{&hostWatch{syncing: true}, onHost, true}, {&hostWatch{syncing: true}, elsewhere, false}, {&hostWatch{}, onHost, false},
+		{&hostWatch{err: errors.New("forbidden")}, onHost, false},
 	} {
 		must.Is(t, tc.want, (&Reconciler{Hosts: tc.watch}).hostsAwaited(t.Context(), tc.plan))
 	}

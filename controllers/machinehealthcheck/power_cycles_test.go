@@ -1,6 +1,7 @@
 package machinehealthcheck
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -190,16 +191,17 @@ func onMetal(t *Target) {
 	t.Machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: t.Machine.Name}
 }
 
-// brokenKinds can all be read except one kind, in one version or all: its conversion webhook does not answer.
+// brokenKinds can all be read except one kind, in one version or all. It notes which kinds it is asked for.
 type brokenKinds struct {
 	kind, version string
-	asked         int
+	err           error // by default that its conversion webhook does not answer
+	asked         []schema.GroupVersionKind
 }
 
 func (b *brokenKinds) Ready(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
-	b.asked++
+	b.asked = append(b.asked, kind)
 	if kind.Kind == b.kind && (b.version == "" || b.version == kind.Version) {
-		return false, errors.New("conversion webhook for Metal3Remediation failed")
+		return false, cmp.Or(b.err, errors.New("conversion webhook for Metal3Remediation failed"))
 	}
 	return true, nil
 }

@@ -30,16 +30,25 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// upCluster is a workload cluster that is up and has no nodes. It counts how often its cache was doubted.
-type upCluster struct{ doubted int }
+// upCluster is a workload cluster that is up and has no nodes. It notes how often its cache was doubted, which nodes it was asked for, and
+// the deadlines of all requests.
+type upCluster struct {
+	doubted   int
+	names     []string
+	deadlines []time.Time
+}
 
 func (u *upCluster) Doubt(client.ObjectKey, time.Time) { u.doubted++ }
 
-func (*upCluster) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
+func (u *upCluster) View(ctx context.Context, _ client.ObjectKey, _ time.Time, _ ...clustercache.Watcher) (workload.View, error) {
+	deadline, _ := ctx.Deadline()
+	u.deadlines = append(u.deadlines, deadline)
 	return workload.Seen(health.Up, nil), nil
 }
 
-func (*upCluster) NodesExist(context.Context, client.ObjectKey, []string) (map[string]bool, error) {
+func (u *upCluster) NodesExist(ctx context.Context, _ client.ObjectKey, names []string) (map[string]bool, error) {
+	deadline, _ := ctx.Deadline()
+	u.deadlines, u.names = append(u.deadlines, deadline), append(u.names, names...)
 	return nil, nil
 }
 

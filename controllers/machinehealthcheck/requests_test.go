@@ -27,17 +27,6 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// forbiddenKinds are kinds that cannot be read.
-type forbiddenKinds struct {
-	Kinds
-	err error
-}
-
-func (k forbiddenKinds) Ready(context.Context, schema.GroupVersionKind) (bool, error) {
-	return false, k.err
-}
-func (k forbiddenKinds) InUse() []schema.GroupVersionKind { return nil }
-
 func TestARightThatTheReaderLacksIsNotOneThatTheManagerLacks(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "infrastructure.cluster.x-k8s.io", Resource: "metal3remediations"}, "", nil)
 	for name, tc := range map[string]struct {
@@ -49,7 +38,7 @@ func TestARightThatTheReaderLacksIsNotOneThatTheManagerLacks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aCheck(a("m", health.Unhealthy)).external()
-			(&Reconciler{Kinds: forbiddenKinds{err: tc.err}}).observeRemediation(t.Context(), w)
+			(&Reconciler{Kinds: &brokenKinds{kind: templateKind, err: tc.err}}).observeRemediation(t.Context(), w)
 			if is := w.Template; is.Known || !strings.HasPrefix(is.Missing, tc.missing) || (tc.missing == "") != (is.Missing == "") {
 				t.Errorf("missing %q, known %t; want missing %q", is.Missing, is.Known, tc.missing)
 			}
@@ -73,10 +62,10 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 			w := aCheck(a("m", health.Unhealthy)).external()
 			ref := &w.Check.Spec.Remediation.TemplateRef
 			ref.APIVersion, ref.Kind = tc.apiVersion, tc.kind
-			kinds := &askedKinds{}
+			kinds := &brokenKinds{}
 			(&Reconciler{Kinds: kinds}).observeRemediation(t.Context(), w)
-			if len(kinds.ready) > 0 {
-				t.Errorf("it would be watched: %v", kinds.ready)
+			if len(kinds.asked) > 0 {
+				t.Errorf("it would be watched: %v", kinds.asked)
 			}
 			next := statusAfter(w, decide(w), nil)
 			c := ConditionOf(next, mendv1.RemediationTemplateAvailable)
@@ -94,17 +83,6 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 			}
 		})
 	}
-}
-
-// askedKinds notes which kinds it is asked for.
-type askedKinds struct {
-	forbiddenKinds
-	ready []schema.GroupVersionKind
-}
-
-func (k *askedKinds) Ready(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
-	k.ready = append(k.ready, kind)
-	return true, nil
 }
 
 // A request that is not in the cache yet may be from a reconcile that ended before it set conditions. Marked unhealthy without it, the

@@ -12,8 +12,6 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,24 +72,6 @@ func TestBlockedMachinesAreCountedByTheirBlocker(t *testing.T) {
 	r := newPool(t)
 	r.bad("c1", "a")
 	r.bad("c1", "b")
-	counted := func() map[string]float64 {
-		series := make(chan prometheus.Metric, 100)
-		blockedMachines.Collect(series)
-		close(series)
-		all := map[string]float64{}
-		for s := range series {
-			var is dto.Metric
-			must.Do(t, s.Write(&is))
-			labels := map[string]string{}
-			for _, l := range is.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			if labels["namespace"] == "ns" && labels["name"] == "c1" {
-				all[labels["reason"]] = is.GetGauge().GetValue()
-			}
-		}
-		return all
-	}
 	for _, step := range []struct {
 		name string
 		do   func()
@@ -104,7 +84,7 @@ func TestBlockedMachinesAreCountedByTheirBlocker(t *testing.T) {
 	} {
 		step.do()
 		r.pass(time.Minute, "c1")
-		must.Equal(t, step.want, counted(), "%s", step.name)
+		must.Equal(t, step.want, seriesOf(t, blockedMachines, r.check("c1"), "reason"), "%s", step.name)
 	}
 }
 
@@ -277,15 +257,14 @@ type pool struct {
 	then func()
 }
 
-// hostWatch is a watch of hosts, which may fail.
+// hostWatch is a watch of hosts, which may fail, or whose first list is under way.
 type hostWatch struct {
-	err   error
-	asked int
+	syncing bool
+	err     error
 }
 
 func (h *hostWatch) Ready(context.Context, schema.GroupVersionKind) (bool, error) {
-	h.asked++
-	return h.err == nil, h.err
+	return !h.syncing && h.err == nil, h.err
 }
 
 func (*hostWatch) Source(handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request]) source.Source {

@@ -20,18 +20,10 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
-
-// noNodes is a workload cluster that has only the nodes in the cache.
-type noNodes struct{ Clusters }
-
-func (noNodes) NodesExist(context.Context, client.ObjectKey, []string) (map[string]bool, error) {
-	return nil, nil
-}
 
 // fleet has machines and nodes as caches keep them: each change is a new object.
 type fleet struct {
@@ -113,7 +105,7 @@ func (f *fleet) seen(ctx context.Context, t must.T, r *Reconciler, now time.Time
 	for _, change := range changes {
 		change(w)
 	}
-	r.Clusters, r.machines = noNodes{}, f.machines
+	r.Clusters, r.machines = &upCluster{}, f.machines
 	w.selector, _ = selectorOf(w.Check)
 	r.memory.recall(w)
 	must.Do(t, r.observeMachines(ctx, w))
