@@ -53,13 +53,13 @@ type Reconciler struct {
 	Clusters Clusters
 	Requests *remediationrequest.Requests
 	Kinds    Kinds
-	// Hosts watches BareMetalHosts, for spare hosts and for the labels that policies group by; nil for a reconciler that reads no hosts.
+	// Hosts watches BareMetalHosts, for spare hosts and for the labels that policies group by.
 	Hosts    HostWatch
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Records writes the record of each remediation before the remediation begins; nil for a reader that writes nothing.
 	Records *records.Records
-	// Metal finds the hosts of machines; nil if there are no hosts.
+	// Metal finds the hosts of machines.
 	Metal records.Metal
 
 	// Verify asks a workload cluster live whether its UID is still the one that the Cluster keeps; nil for a reader that writes nothing.
@@ -72,7 +72,7 @@ type Reconciler struct {
 	// Installed reports from a cache whether a CustomResourceDefinition of that name exists. If Installed is nil, each reconcile with an
 	// unhealthy machine on a host asks the API server for kinds that are not installed.
 	Installed func(ctx context.Context, crd string) (bool, error)
-	// Ledger gives remediations the places that RemediationPolicies allow; nil for a reader that writes nothing.
+	// Ledger gives remediations the places that RemediationPolicies allow.
 	Ledger *policy.Ledger
 	// Resync is how long after a reconcile a check is reconciled again although nothing happened.
 	Resync time.Duration

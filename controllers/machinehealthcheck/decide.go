@@ -68,7 +68,7 @@ func needs(facts *Facts, plan *Plan) Needs {
 			return decision.Tried || facts.Explains && !decision.InFlight && !decision.Blocked(NotUnhealthy)
 		})
 	}
-	needed.Hosts = !facts.Read.Hosts && some(func(decision *Decision) bool { return decision.NeedsHost(facts) })
+	needed.Hosts = some(func(decision *Decision) bool { return decision.NeedsHost(facts) })
 	if !facts.Read.Spares {
 		needed.Spares = some(func(decision *Decision) bool { return decision.Spare != nil })
 	}

@@ -140,8 +140,7 @@ type Needs struct {
 	Template bool
 	// Spares are the free hosts, needed before an owner is asked to replace a machine on bare metal.
 	Spares bool
-	// Hosts are the hosts of the machines, needed before an owner is asked, or when an update in place takes long. In Facts.Read it says
-	// that no host can be read.
+	// Hosts are the hosts of the machines, needed before an owner is asked, or when an update in place takes long.
 	Hosts bool
 }
 

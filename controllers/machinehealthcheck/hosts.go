@@ -41,10 +41,6 @@ const (
 // installed, the owner is asked without it. After another error the machine waits ten minutes at most, because no owner should replace a
 // machine on an externally provisioned host.
 func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *Plan) {
-	if r.Metal == nil {
-		state.Read.Hosts = true
-		return
-	}
 	asking, done := context.WithTimeout(ctx, hostsWithin)
 	defer done()
 	for _, decision := range plan.Open {
@@ -86,9 +82,6 @@ const (
 	// readers is how many Metal3Machines are read at the same time.
 	readers = 8
 )
-
-// errNoHosts is the error of a reader that has no way to read hosts.
-var errNoHosts = errors.New("this reader does not read hosts")
 
 // waitingIn returns the checks of a namespace with a remediation that waits for a spare host.
 func (r *Reconciler) waitingIn(namespace string) []reconcile.Request {
@@ -153,9 +146,6 @@ func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *P
 
 // hostsIn returns the hosts of a namespace. They are shared: read only.
 func (r *Reconciler) hostsIn(ctx context.Context, namespace string) ([]*bmov1alpha1.BareMetalHost, error) {
-	if r.Hosts == nil {
-		return nil, errNoHosts
-	}
 	if ready, err := r.Hosts.Ready(ctx, hostKind); err != nil {
 		return nil, err
 	} else if !ready {

@@ -58,7 +58,7 @@ func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan
 // policy then reports that the target is in no group.
 func (r *Reconciler) hostsAwaited(ctx context.Context, plan *Plan) bool {
 	onHost := func(decision *Decision) bool { return OnHost(decision.Target.Machine) }
-	if r.Hosts == nil || !slices.ContainsFunc(plan.Decisions, onHost) {
+	if !slices.ContainsFunc(plan.Decisions, onHost) {
 		return false
 	}
 	ready, err := r.Hosts.Ready(ctx, hostKind)

@@ -33,6 +33,8 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/policy"
 )
 
@@ -183,7 +185,6 @@ func TestHostsThatCannotBeReadAreNotCountedOn(t *testing.T) {
 		says   string
 	}{
 		"without rights":          {func(r *pool) { r.hosts.err = errors.New("you may not") }, "Whether a spare host fits its replacement is not known: you may not"},
-		"without a watch":         {func(r *pool) { r.Hosts = nil }, "not known: this reader does not read hosts"},
 		"without a Metal3Machine": {func(r *pool) { r.noBetween("a") }, "not known: read Metal3Machine ns/a: "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -312,7 +313,7 @@ func (r *pool) start() {
 		},
 	})
 	r.Reconciler = &Reconciler{
-		Client: c, Live: c, Clusters: &upCluster{}, Kinds: &brokenKinds{}, Hosts: r.hosts, Requests: cyclesOfHosts(), Recorder: r.told,
+		Client: c, Live: c, Clusters: &upCluster{}, Kinds: &brokenKinds{}, Hosts: r.hosts, Metal: metal{found: host.Found{Is: powercycle.HostGone}}, Requests: cyclesOfHosts(), Recorder: r.told,
 		Clock: r.clock, Unclaimed: Act, Ledger: &policy.Ledger{Clock: r.clock},
 	}
 	waits := mendv1.RemediationPolicy{Spec: mendv1.RemediationPolicySpec{WaitForSpare: &mendv1.PolicyWaitForSpare{TimeoutSeconds: 600}}}

@@ -81,13 +81,9 @@ func (r *Reconciler) SetupWithManager(
 		WatchesRawSource(source.Func(r.hear)).
 		WatchesRawSource(r.Kinds.Source(remediationrequest.Changed(
 			enqueue.FirstAtOnce[*remediationrequest.Metadata](&r.merging, r.checksOfRequest)))).
-		WatchesRawSource(r.Kinds.Source(records.Hears[*remediationrequest.Metadata](r.Records)))
-	if r.Hosts != nil {
-		controlled = controlled.WatchesRawSource(r.Hosts.Source(r.hostEvents()))
-	}
-	if r.Records != nil {
-		controlled = controlled.WatchesRawSource(r.Records.Missing.Into(r.onMissing))
-	}
+		WatchesRawSource(r.Kinds.Source(records.Hears[*remediationrequest.Metadata](r.Records))).
+		WatchesRawSource(r.Hosts.Source(r.hostEvents())).
+		WatchesRawSource(r.Records.Missing.Into(r.onMissing))
 	if r.controller, err = controlled.Build(r); err != nil {
 		return fmt.Errorf("set up the MachineHealthCheck controller: %w", err)
 	}
