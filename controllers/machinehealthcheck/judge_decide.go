@@ -139,13 +139,13 @@ func finalFailure(machine *clusterv1.Machine) string {
 	return strings.Join(parts, ", ")
 }
 
-// judge returns the verdicts on facts.Targets, in the same order. It reuses the memory of old, which must not be read any more.
-func judge(facts *Facts, old []health.Verdict) []health.Verdict {
+// judge returns the verdicts on facts.Targets, in the same order.
+func judge(facts *Facts) []health.Verdict {
 	initialized := ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition)
 	ready := infrastructureReady(facts.Cluster)
 	paused, reached := ClusterPaused(facts.Cluster), facts.ReachedAgain()
 	starts := [...]time.Time{Since(initialized), Since(ready)}
-	verdicts := slices.Grow(old[:0], len(facts.Targets))
+	verdicts := make([]health.Verdict, 0, len(facts.Targets))
 	for _, target := range facts.Targets {
 		judged := *target.Health
 		judged.Paused, judged.Reached = judged.Paused || paused, reached

@@ -50,7 +50,6 @@ type remembered struct {
 	at         time.Time // of that reconcile
 	// targets and skipped are reused for Machines and Nodes that have not changed.
 	targets, skipped []*Target
-	verdicts         []health.Verdict // memory for the next ones
 	// answering are the kinds of owners that report what they do.
 	answering map[string]bool
 	// failed is how many reconciles in a row failed.
@@ -104,7 +103,7 @@ func after(state *observed, plan *Plan, done applied) remembered {
 	next := state.before
 	next.away, next.failed, next.stale, next.unanswered = false, 0, 0, map[string]bool{}
 	next.cluster, next.generation, next.at = state.Check.Spec.ClusterName, state.Check.Generation, state.Now
-	next.reach, next.contact, next.decided, next.verdicts = plan.Reach, state.contact, plan.Memory, state.Verdicts
+	next.reach, next.contact, next.decided = plan.Reach, state.contact, plan.Memory
 	next.targets, next.skipped, next.answering, next.unread = state.Targets, state.Skipped, state.answering, state.unread
 	next.statusDue = done.statusDue
 	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // a copy: other checks read plan.Memory.Opinions

@@ -124,7 +124,7 @@ func (state *observed) decide() *Plan {
 	}
 	state.Memory = state.before.decided
 	if state.Verdicts == nil {
-		state.Verdicts = judge(&state.Facts, state.before.verdicts)
+		state.Verdicts = judge(&state.Facts)
 	}
 	plan := Decide(state.Facts)
 	return &plan

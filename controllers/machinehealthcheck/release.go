@@ -66,7 +66,11 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	checks, err := r.checksOf(ctx, machine)
-	if err != nil || ClusterPaused(cluster) || !r.covers(checks, cluster) {
+	covered := capi.Covers(r.WatchFilterValue, cluster, nil) // the label of the machine does not count: it may have none
+	for _, check := range checks {
+		covered = covered || capi.Covers(r.WatchFilterValue, check, nil)
+	}
+	if err != nil || ClusterPaused(cluster) || !covered {
 		return ctrl.Result{}, err
 	}
 	err = r.releaseRequests(ctx, machine, cluster, checks)
@@ -77,16 +81,6 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 	result, conditionsErr := r.removeConditions(ctx, machine, judged, acts)
 	return result, errors.Join(err, conditionsErr)
-}
-
-// covers reports whether cluster or a check of the machine has the watch-filter label of this manager. The machine's label does not count,
-// so that requests are released even if the machine does not have the label.
-func (r *Releaser) covers(checks map[string]*clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
-	covered := capi.Covers(r.WatchFilterValue, cluster, nil)
-	for _, check := range checks {
-		covered = covered || capi.Covers(r.WatchFilterValue, check, nil)
-	}
-	return covered
 }
 
 func (r *Releaser) checksOf(ctx context.Context, machine *clusterv1.Machine) (map[string]*clusterv1.MachineHealthCheck, error) {

@@ -192,8 +192,11 @@ func (r *Reconciler) checkAndOthers(ctx context.Context, obj client.Object) []re
 // checksOfRequest maps a remediation request to the checks of its machine and to the check that made it, and a template to the checks that
 // name it. Only for a template are all checks searched: a request has a dozen events, a template hardly any.
 func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []reconcile.Request {
-	if strings.HasSuffix(obj.GetObjectKind().GroupVersionKind().Kind, remediationrequest.TemplateSuffix) {
-		return r.checksOfTemplate(ctx, obj)
+	if kind := obj.GetObjectKind().GroupVersionKind(); strings.HasSuffix(kind.Kind, remediationrequest.TemplateSuffix) {
+		return r.checks(ctx, func(check *clusterv1.MachineHealthCheck) bool {
+			ref := check.Spec.Remediation.TemplateRef
+			return ref.IsDefined() && ref.Name == obj.GetName() && remediationrequest.TemplateKind(ref) == kind
+		}, client.InNamespace(obj.GetNamespace()))
 	}
 	var checks []reconcile.Request
 	if maker, marked := remediationrequest.MadeBy(obj); marked {
@@ -206,14 +209,6 @@ func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []r
 		}
 	}
 	return checks
-}
-
-func (r *Reconciler) checksOfTemplate(ctx context.Context, obj client.Object) []reconcile.Request {
-	return r.checks(ctx, func(check *clusterv1.MachineHealthCheck) bool {
-		ref := check.Spec.Remediation.TemplateRef
-		return ref.IsDefined() && ref.Name == obj.GetName() &&
-			remediationrequest.TemplateKind(ref) == obj.GetObjectKind().GroupVersionKind()
-	}, client.InNamespace(obj.GetNamespace()))
 }
 
 // checksIn returns the checks of a cluster that select a machine with these labels, or all if machine is nil.
