@@ -204,10 +204,11 @@ func (facts *Facts) decisions() (decisions, open []*Decision) {
 			target.quiet = &Decision{Target: target, Blockers: notUnhealthy}
 		}
 		if quiet && target.quiet != nil {
-			target.quiet.Verdict = verdict
+			target.quiet.Target, target.quiet.Verdict = target, verdict
 			decisions[i] = target.quiet
 			continue
 		}
+		target.quiet = nil
 		decisions[i] = &Decision{Target: target, Verdict: verdict}
 		open = append(open, decisions[i])
 	}

@@ -43,7 +43,6 @@ type Target struct {
 	// Unusable is why no request can be created for the Machine from the template; nil if one can, or if that was not tried.
 	Unusable error
 
-	leftAlone bool
 	// quiet is the decision about a healthy machine, reused while there is nothing to decide; nil before.
 	quiet *Decision
 	// last is the target of the same name in the reconcile before, until Health is set; nil if there was none.
