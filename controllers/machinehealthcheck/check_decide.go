@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
@@ -191,7 +192,8 @@ func capacityBack(facts *Facts) (cond metav1.Condition, set bool) {
 		return metav1.Condition{}, false
 	}
 	if capacity.Missing == 0 {
-		return condition(mendv1.CapacityBack, metav1.ConditionTrue, mendv1.CapacityBackReason, ""), capacity.Reported
+		back := condition(mendv1.CapacityBack, metav1.ConditionTrue, mendv1.CapacityBackReason, "")
+		return back, ConditionOf(facts.Check, mendv1.CapacityBack) != nil
 	}
 	message := "The capacity of " + capacity.Target + " is not back"
 	if capacity.Missing > 1 {
@@ -249,4 +251,65 @@ func effective(facts *Facts) metav1.Condition {
 		return condition(mendv1.Effective, metav1.ConditionFalse, reasons[0], lines[0])
 	}
 	return condition(mendv1.Effective, metav1.ConditionFalse, reasons[0], "* "+strings.Join(lines, "\n* "))
+}
+
+// Settings are the limits of a check.
+type Settings struct {
+	// Limits are absolute numbers.
+	Limits budget.Limits
+	// Invalid says which field cannot be parsed; nil if all can.
+	Invalid *InvalidField
+	// Limited says that a number of unhealthy machines can block all remediations.
+	Limited bool
+}
+
+// SettingsOf returns the limits of check, given the number of its targets. As in Cluster API, the range takes precedence over the number,
+// and without either all machines may be remediated.
+func SettingsOf(check *clusterv1.MachineHealthCheck, total int) Settings {
+	settings := Settings{Limits: budget.Limits{AtMost: budget.All.Of(total)}}
+	trigger := check.Spec.Remediation.TriggerIf
+	most := trigger.UnhealthyLessThanOrEqualTo
+	settings.Limited = trigger.UnhealthyInRange != "" || most != nil && most.String() != "100%"
+	switch {
+	case trigger.UnhealthyInRange != "":
+		within, err := budget.ParseRange(trigger.UnhealthyInRange)
+		if err != nil {
+			settings.Invalid = &InvalidField{"spec.remediation.triggerIf.unhealthyInRange", err}
+			break
+		}
+		settings.Limits.AtLeast, settings.Limits.AtMost = within.Min, within.Max
+	case most != nil:
+		amount, err := budget.ParseAmount(most.String())
+		if err != nil {
+			settings.Invalid = &InvalidField{"spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", err}
+			break
+		}
+		settings.Limits.AtMost = amount.Of(total)
+	}
+	return settings
+}
+
+// InvalidField is a field of a check that cannot be parsed.
+type InvalidField struct {
+	Field string // its path
+	Err   error
+}
+
+// Error returns the field and what is wrong with it.
+func (e *InvalidField) Error() string { return e.Field + ": " + e.Err.Error() }
+
+// MostUnhealthy returns unhealthyLessThanOrEqualTo of check as it is written, or its default.
+func MostUnhealthy(check *clusterv1.MachineHealthCheck) string {
+	if limit := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo; limit != nil {
+		return limit.String()
+	}
+	return budget.All.String()
+}
+
+// LimitText returns the limits of check as they are written, with the field names of the served API version.
+func LimitText(check *clusterv1.MachineHealthCheck) string {
+	if written := check.Spec.Remediation.TriggerIf.UnhealthyInRange; written != "" {
+		return "unhealthyInRange " + written
+	}
+	return "unhealthyLessThanOrEqualTo " + MostUnhealthy(check)
 }

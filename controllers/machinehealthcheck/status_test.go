@@ -180,7 +180,6 @@ func TestACheckSaysWhichCapacityIsNotBack(t *testing.T) {
 	w := aCheck()
 	says := func(is Capacity) string {
 		w.Capacity = is
-		w.Capacity.Reported = ConditionOf(w.Check, mendv1.CapacityBack) != nil
 		w.Check = statusAfter(w, decide(w), nil)
 		c := ConditionOf(w.Check, mendv1.CapacityBack)
 		if c == nil {

@@ -265,6 +265,15 @@ func OwnerOf(machine *clusterv1.Machine) Owner {
 	return Asked
 }
 
+// OwnerAnswer returns the reason that the owner of machine gives for not having replaced it yet; empty if it was not asked or gave none.
+func OwnerAnswer(machine *clusterv1.Machine) string {
+	asked := ConditionOf(machine, OwnerRemediated)
+	if asked == nil || asked.Status != metav1.ConditionFalse || asked.Reason == waitingForRemediation {
+		return ""
+	}
+	return asked.Reason
+}
+
 func owned(machine *clusterv1.Machine) bool { return metav1.GetControllerOfNoCopy(machine) != nil }
 
 // askedWhileHealthy reports whether machine became healthy after its owner was asked, and the owner has not yet removed its condition.
