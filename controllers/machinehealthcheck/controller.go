@@ -241,39 +241,38 @@ func SlimMachine(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	slim := &clusterv1.Machine{TypeMeta: machine.TypeMeta, ObjectMeta: machine.ObjectMeta}
-	slim.ManagedFields = nil
-	delete(slim.Annotations, corev1.LastAppliedConfigAnnotation)
-	slim.Labels = make(map[string]string, len(machine.Labels))
+	machine.ManagedFields = nil
+	delete(machine.Annotations, corev1.LastAppliedConfigAnnotation)
+	interned := make(map[string]string, len(machine.Labels))
 	for key, value := range machine.Labels {
-		slim.Labels[workload.Interned(key)] = workload.Interned(value)
+		interned[workload.Interned(key)] = workload.Interned(value)
 	}
-	slim.Spec = clusterv1.MachineSpec{
+	machine.Labels = interned
+	machine.Spec = clusterv1.MachineSpec{
 		ClusterName: workload.Interned(machine.Spec.ClusterName), ProviderID: machine.Spec.ProviderID,
 		FailureDomain: machine.Spec.FailureDomain, InfrastructureRef: machine.Spec.InfrastructureRef,
 		Deletion: machine.Spec.Deletion, Bootstrap: clusterv1.Bootstrap{ConfigRef: machine.Spec.Bootstrap.ConfigRef},
 	}
-	slim.Status = clusterv1.MachineStatus{
+	machine.Status = clusterv1.MachineStatus{
 		NodeRef: machine.Status.NodeRef, FailureDomain: machine.Status.FailureDomain, Initialization: machine.Status.Initialization,
-		Deletion: machine.Status.Deletion, Conditions: slices.Clone(machine.Status.Conditions), // Clone drops spare capacity
+		Deletion: machine.Status.Deletion, Deprecated: machine.Status.Deprecated,
+		Conditions: slices.Clone(machine.Status.Conditions), // Clone drops spare capacity
 	}
-	for i := range slim.Status.Conditions {
-		cond := &slim.Status.Conditions[i]
+	for i := range machine.Status.Conditions {
+		cond := &machine.Status.Conditions[i]
 		cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
 		cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
 	}
-	if machine.Status.Deprecated != nil && machine.Status.Deprecated.V1Beta1 != nil {
-		slim.Status.Deprecated = machine.Status.Deprecated
-		older := slices.Clone(machine.GetV1Beta1Conditions())
+	if older := slices.Clone(machine.GetV1Beta1Conditions()); older != nil {
 		for i := range older {
 			cond := &older[i]
 			cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
 			cond.Severity = workload.Interned(cond.Severity)
 			cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
 		}
-		slim.SetV1Beta1Conditions(older)
+		machine.SetV1Beta1Conditions(older)
 	}
-	return slim, nil
+	return machine, nil
 }
 
 // SlimMetadata is the transform of caches that have no transform of their own. It drops managedFields and last-applied annotations, except
