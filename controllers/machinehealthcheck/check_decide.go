@@ -2,7 +2,6 @@ package machinehealthcheck
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -59,12 +58,10 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 // limit returns the blocker of all machines of the check; nil if there is none.
 func limit(facts *Facts, plan *Plan) *Blocker {
 	c := &Case{Facts: facts, Decision: &Decision{}, plan: plan}
-	i := slices.IndexFunc(rules, func(r Rule) bool { return r.asked == ofLimits && r.When(c) })
-	if i < 0 {
-		return nil
+	if r := first(rules, func(r Rule) bool { return r.asked == ofLimits && r.When(c) }); r != nil {
+		return new(r.blocker(c))
 	}
-	blocker := rules[i].blocker(c)
-	return &blocker
+	return nil
 }
 
 func allowed(facts *Facts, plan *Plan) metav1.Condition {
@@ -244,13 +241,18 @@ func effective(facts *Facts) metav1.Condition {
 			facts.Check.Spec.ClusterName+", by more than the shortest timeout of the check: kubemend judges no machine until the "+
 			"clocks agree. Find out from kubemend_clock_error_seconds which clock is wrong, and set it")
 	}
-	switch len(lines) {
-	case 0:
+	if len(lines) == 0 {
 		return metav1.Condition{Type: mendv1.Effective}
-	case 1:
-		return condition(mendv1.Effective, metav1.ConditionFalse, reasons[0], lines[0])
 	}
-	return condition(mendv1.Effective, metav1.ConditionFalse, reasons[0], "* "+strings.Join(lines, "\n* "))
+	return condition(mendv1.Effective, metav1.ConditionFalse, reasons[0], bulleted(lines))
+}
+
+// bulleted returns lines as Cluster API lists them in a message; a single line has no bullet.
+func bulleted(lines []string) string {
+	if len(lines) == 1 {
+		return lines[0]
+	}
+	return "* " + strings.Join(lines, "\n* ")
 }
 
 // Settings are the limits of a check.

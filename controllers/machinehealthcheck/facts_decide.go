@@ -278,11 +278,15 @@ type Blocker struct {
 
 // BlockedBy returns the blocker of that rule; nil if the rule does not block.
 func (decision *Decision) BlockedBy(by Reason) *Blocker {
-	i := slices.IndexFunc(decision.Blockers, func(blocker Blocker) bool { return blocker.Rule == by })
-	if i < 0 {
-		return nil
+	return first(decision.Blockers, func(blocker Blocker) bool { return blocker.Rule == by })
+}
+
+// first returns the first element of list that matches; nil if none does.
+func first[T any](list []T, matches func(T) bool) *T {
+	if i := slices.IndexFunc(list, matches); i >= 0 {
+		return &list[i]
 	}
-	return &decision.Blockers[i]
+	return nil
 }
 
 // Blocked reports whether decision is blocked by that rule.

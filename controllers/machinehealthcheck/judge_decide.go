@@ -71,15 +71,13 @@ func signalsOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Mac
 	mirrored := false
 	for i := range machine.Status.Conditions {
 		cond := &machine.Status.Conditions[i]
-		for _, rule := range checks.UnhealthyMachineConditions {
-			if rule.Type == cond.Type {
-				mirrored = mirrored || cond.Type == health.NodeReady || cond.Type == health.NodeHealthy
-				signals = append(signals, health.Signal{
-					Source: health.OnMachine, Type: cond.Type, Status: string(cond.Status), Reason: cond.Reason,
-					Since: cond.LastTransitionTime.Time,
-				})
-				break
-			}
+		about := func(rule clusterv1.UnhealthyMachineCondition) bool { return rule.Type == cond.Type }
+		if slices.ContainsFunc(checks.UnhealthyMachineConditions, about) {
+			mirrored = mirrored || cond.Type == health.NodeReady || cond.Type == health.NodeHealthy
+			signals = append(signals, health.Signal{
+				Source: health.OnMachine, Type: cond.Type, Status: string(cond.Status), Reason: cond.Reason,
+				Since: cond.LastTransitionTime.Time,
+			})
 		}
 	}
 	if node == nil {
@@ -273,20 +271,12 @@ func (opinion Opinion) after(facts *Facts, decision *Decision) Opinion {
 
 // remediatedBy returns the other check whose remediation of target is in flight; nil if there is none.
 func (target *Target) remediatedBy() *Opinion {
-	i := slices.IndexFunc(target.Others, func(other Opinion) bool { return other.InFlight })
-	if i < 0 {
-		return nil
-	}
-	return &target.Others[i]
+	return first(target.Others, func(other Opinion) bool { return other.InFlight })
 }
 
 // unheard returns another check that has not judged target yet, and may have a remediation in flight; nil if all have judged it.
 func (target *Target) unheard() *Opinion {
-	i := slices.IndexFunc(target.Others, func(other Opinion) bool { return !other.Heard })
-	if i < 0 {
-		return nil
-	}
-	return &target.Others[i]
+	return first(target.Others, func(other Opinion) bool { return !other.Heard })
 }
 
 // outranked reports whether another check decides the conditions of the machine, because two checks would overwrite each other. A check

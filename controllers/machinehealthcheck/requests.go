@@ -135,8 +135,8 @@ func (state *observed) attachRequests() {
 		}
 		maker, _ := remediationrequest.MadeBy(req)
 		madeBy := func(other Opinion) bool { return other.Check == maker.Name }
-		if i := slices.IndexFunc(target.Others, madeBy); i >= 0 && remediationrequest.IsFor(req, target.Machine) {
-			target.Others[i].InFlight = true
+		if other := first(target.Others, madeBy); other != nil && remediationrequest.IsFor(req, target.Machine) {
+			other.InFlight = true
 			continue
 		}
 		target.Request = req

@@ -242,15 +242,10 @@ func (target *Target) stuck(now time.Time) bool {
 
 // olderAnswer returns the v1beta1 condition if the owner of machine has answered in it; nil if it is as kubemend wrote it.
 func olderAnswer(machine *clusterv1.Machine) *clusterv1.Condition {
-	list := machine.GetV1Beta1Conditions()
-	i := slices.IndexFunc(list, func(cond clusterv1.Condition) bool {
+	return first(machine.GetV1Beta1Conditions(), func(cond clusterv1.Condition) bool {
 		return cond.Type == clusterv1.MachineOwnerRemediatedV1Beta1Condition && cond.Status == corev1.ConditionFalse &&
 			(cond.Message != "" || cond.Reason != clusterv1.WaitingForRemediationV1Beta1Reason)
 	})
-	if i < 0 {
-		return nil
-	}
-	return &list[i]
 }
 
 // OwnerOf returns how far the owner of machine has got.
