@@ -246,8 +246,7 @@ func TestACheckSaysThatItsClusterAnswersProbesAlone(t *testing.T) {
 
 func TestAllThatAReconcileAsksOfAClusterHasOneDeadline(t *testing.T) {
 	r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
-	m := &clusterv1.Machine{}
-	must.Do(t, r.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "m"}, m))
+	m := r.get("m")
 	m.Status.NodeRef.Name = "missing"
 	must.Do(t, r.api.Status().Update(t.Context(), m))
 	before := clock.RealClock{}.Now()

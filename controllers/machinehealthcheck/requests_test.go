@@ -11,13 +11,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -91,9 +89,7 @@ func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.
 	w := aCheck(a("m", health.Unhealthy)).external()
 	req, err := w.requestFor(w.Targets[0].Machine)
 	must.Do(t, err)
-	scheme := runtime.NewScheme()
-	must.Do(t, clusterv1.AddToScheme(scheme))
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(w.Targets[0].Machine, req).Build()
+	c := server(t, w.Targets[0].Machine, req).Build()
 	r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
 	_, o := r.carries(t.Context(), w)
 	if !o.again || o.saved == nil || o.requested || o.refused != nil || o.err != nil {
@@ -200,9 +196,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 					append(slices.Clip(notCreated), setUnhealthy)...)
 				*of(&m) = *was
 			}
-			scheme := runtime.NewScheme()
-			must.Do(t, clusterv1.AddToScheme(scheme))
-			c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(m.Machine.DeepCopy()).
+			c := server(t, m.Machine.DeepCopy()).
 				WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(
 					ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption,
 				) error {

@@ -16,16 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -248,10 +245,7 @@ var betweenKind = infrav1.GroupVersion.WithKind("Metal3Machine")
 
 // pool is a namespace with hosts, and with checks of two clusters that wait for spare hosts.
 type pool struct {
-	*Reconciler
-	t     *testing.T
-	clock *clocktesting.FakePassiveClock
-	api   client.WithWatch
+	*reconciled
 	hosts *hostWatch
 	told  *events.FakeRecorder
 	// then is called once, at the next read of a Metal3Machine: after the hosts were read, before the decision.
@@ -274,22 +268,14 @@ func (*hostWatch) Source(handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, r
 
 func newPool(t *testing.T) *pool {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme} {
-		must.Do(t, add(scheme))
-	}
-	scheme.AddKnownTypeWithName(betweenKind, &unstructured.Unstructured{})
-	scheme.AddKnownTypeWithName(betweenKind.GroupVersion().WithKind("Metal3MachineList"), &unstructured.UnstructuredList{})
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{betweenKind.GroupVersion()})
 	mapper.Add(betweenKind, meta.RESTScopeNamespace)
-	b := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithStatusSubresource(&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{})
-	must.Do(t, AddIndexes(t.Context(), indexed{b}))
-	r := &pool{t: t, clock: clocktesting.NewFakePassiveClock(noon), api: b.Build(), hosts: &hostWatch{}}
+	r := &pool{hosts: &hostWatch{}, reconciled: &reconciled{
+		t: t, clock: clocktesting.NewFakePassiveClock(noon), api: server(t).WithRESTMapper(mapper).Build(), there: &upCluster{},
+	}}
 	for _, cluster := range []string{"c1", "c2"} {
-		c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: cluster, UID: types.UID("uid-of-" + cluster)}}
-		for _, kind := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
-			c.Status.Conditions = append(c.Status.Conditions, saidAt(kind, "True", "Test", time.Hour))
-		}
+		c := aCheck().Cluster
+		c.Name, c.UID = cluster, types.UID("uid-of-"+cluster)
 		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: cluster, UID: types.UID("check-of-" + cluster), Generation: 1,
 		}}
@@ -313,7 +299,7 @@ func (r *pool) start() {
 		},
 	})
 	r.Reconciler = &Reconciler{
-		Client: c, Live: c, Clusters: &upCluster{}, Kinds: &brokenKinds{}, Hosts: r.hosts, Metal: metal{found: host.Found{Is: powercycle.HostGone}}, Requests: cyclesOfHosts(), Recorder: r.told,
+		Client: c, Live: c, Clusters: r.there, Kinds: &brokenKinds{}, Hosts: r.hosts, Metal: metal{found: host.Found{Is: powercycle.HostGone}}, Requests: cyclesOfHosts(), Recorder: r.told,
 		Clock: r.clock, Unclaimed: Act, Ledger: &policy.Ledger{Clock: r.clock},
 	}
 	waits := mendv1.RemediationPolicy{Spec: mendv1.RemediationPolicySpec{WaitForSpare: &mendv1.PolicyWaitForSpare{TimeoutSeconds: 600}}}
@@ -371,21 +357,7 @@ func (r *pool) host(name, pool, has string) {
 	r.has(h)
 }
 
-// pass reconciles a check at that time after noon, and returns when the next reconcile is due.
-func (r *pool) pass(at time.Duration, check string) time.Duration {
-	r.t.Helper()
-	r.clock.SetTime(noon.Add(at))
-	result, err := r.Reconcile(r.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: check}})
-	must.Do(r.t, err)
-	return result.RequeueAfter
-}
-
-func (r *pool) get(name string) *clusterv1.Machine {
-	r.t.Helper()
-	m := &clusterv1.Machine{}
-	must.Do(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, m))
-	return m
-}
+func (r *pool) pass(at time.Duration, check string) time.Duration { return r.passOf(at, check) }
 
 // asked returns the machines whose owners were asked to remediate them.
 func (r *pool) asked() string {

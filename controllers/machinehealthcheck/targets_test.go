@@ -255,7 +255,7 @@ func TestWhichNodeAMachineHasDoesNotDependOnTheReconcileBefore(t *testing.T) {
 // The first reconcile of a check writes all machines: two versions of thousands would be in memory until it ends.
 func TestOfAMachineThatWasWrittenNoMoreIsKeptThanIsAsked(t *testing.T) {
 	r, w := reconciling(t, func(*clusterv1.MachineHealthCheck) {}), aCheck(a("m", health.Unhealthy))
-	w.Targets[0].Machine = r.machine()
+	w.Targets[0].Machine = r.get("m")
 	of(w.Targets[0]).verdict = health.Verdict{State: health.Unhealthy, Findings: []health.Finding{{Reason: health.MarkedByHand}}}
 	if done := r.act(t.Context(), w, decide(w)); len(done) != 1 || done[0].saved == nil || len(w.Targets[0].Machine.Labels) > 0 {
 		t.Fatalf("it is not written, or all of it is kept: %+v", done)
