@@ -225,8 +225,15 @@ func (c *Case) noSpare() string {
 	case spare.Fit == 0:
 		return fmt.Sprintf("No spare host fits its replacement: of %d free none has the labels that its hostSelector asks for", spare.Free)
 	}
-	return fmt.Sprintf("No spare host is left for its replacement. Free hosts: %d, of which fit: %d; other machines that wait for one of "+
-		"these: %d", spare.Free, spare.Fit, spare.Expected)
+	fit, others := "fit", "machines that wait for a host may need them"
+	if spare.Fit == 1 {
+		fit = "fits"
+	}
+	if spare.Expected == 1 {
+		others = "machine that waits for a host may need it"
+	}
+	return fmt.Sprintf("No spare host is left for its replacement: %d of %d free %s, and %d other %s",
+		spare.Fit, spare.Free, fit, spare.Expected, others)
 }
 
 // arithmetic returns why too many or too few machines are unhealthy: the sentence of Cluster API with today's field name, and the counts.
