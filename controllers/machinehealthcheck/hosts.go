@@ -224,7 +224,7 @@ func (r *Reconciler) readWants(ctx context.Context, list []*clusterv1.Machine) (
 	return wants, errs
 }
 
-// checksOfHost returns the checks that wait for a spare host, or all checks of the namespace if a policy groups machines by labels of hosts.
+// checksOfHost returns the checks that wait for a spare host, or all of the namespace if a policy groups machines by labels of hosts.
 func (r *Reconciler) checksOfHost(ctx context.Context, bmh client.Object) []reconcile.Request {
 	if r.Ledger.Active(ctx) && r.Ledger.OfHosts() {
 		return r.checks(ctx, anyCheck, client.InNamespace(bmh.GetNamespace()))
@@ -246,7 +246,7 @@ func (r *Reconciler) checksOfMachineOrSpare(ctx context.Context, obj client.Obje
 	return checks
 }
 
-// hostEvents notes the hosts of machines, and passes on only the changes of a host that decide which machines fit it. BMO makes many others.
+// hostEvents notes the hosts of machines, and passes on only the changes that decide which machines fit a host. BMO makes many others.
 func (r *Reconciler) hostEvents() handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request] {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	passOn := enqueue.FirstAtOnce[*bmov1alpha1.BareMetalHost](&r.merging, r.checksOfHost)
