@@ -259,7 +259,8 @@ func (r *Reconciler) hostEvents() handler.TypedEventHandler[*bmov1alpha1.BareMet
 			if before := consumerOf(e.ObjectOld); before != consumerOf(e.ObjectNew) {
 				r.hosts.Delete(before)
 			}
-			if r.hosts.note(e.ObjectNew); !spare.FitsTheSame(e.ObjectOld, e.ObjectNew) {
+			r.hosts.note(e.ObjectNew)
+			if !spare.FitsTheSame(e.ObjectOld, e.ObjectNew) {
 				passOn.Update(ctx, e, q)
 			}
 		},

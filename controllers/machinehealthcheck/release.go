@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,10 +68,9 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	checks, err := r.checksOf(ctx, machine)
-	covered := capi.Covers(r.WatchFilterValue, cluster, nil) // the label of the machine does not count: it may have none
-	for _, check := range checks {
-		covered = covered || capi.Covers(r.WatchFilterValue, check, nil)
-	}
+	covers := func(check *clusterv1.MachineHealthCheck) bool { return capi.Covers(r.WatchFilterValue, check, nil) }
+	covered := capi.Covers(r.WatchFilterValue, cluster, nil) || // the label of the machine does not count: it may have none
+		slices.ContainsFunc(slices.Collect(maps.Values(checks)), covers)
 	if err != nil || ClusterPaused(cluster) || !covered {
 		return ctrl.Result{}, err
 	}

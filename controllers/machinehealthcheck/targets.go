@@ -118,9 +118,19 @@ func (state *observed) add(target *Target) {
 		target.OwnerKindSilent = !state.answering[owner.Kind]
 	}
 	leftAlone := len(LeftAloneBy(machine)) > 0
+	state.hear(target, leftAlone)
+	if leftAlone {
+		state.Skipped = append(state.Skipped, target)
+	} else {
+		state.Targets = append(state.Targets, target)
+	}
+}
+
+// hear adds the opinions of other checks that select target, and counts the targets that they share.
+func (state *observed) hear(target *Target, leftAlone bool) {
 	for i := range state.Overlaps {
 		other := &state.Overlaps[i]
-		if !other.selector.Matches(labels.Set(machine.Labels)) {
+		if !other.selector.Matches(labels.Set(target.Machine.Labels)) {
 			continue
 		}
 		if !leftAlone {
@@ -128,18 +138,13 @@ func (state *observed) add(target *Target) {
 		}
 		switch {
 		case other.Acting:
-			opinion := other.opinions[machine.UID]
+			opinion := other.opinions[target.UID]
 			opinion.Check, opinion.Older = other.Name, other.Older
 			opinion.Heard = opinion.Heard || !state.before.lasts || state.Mode != Active // only checks that act wait for opinions
 			target.Others = append(target.Others, opinion)
 		case other.Older && target.OlderCheck == "":
 			target.OlderCheck = other.Name
 		}
-	}
-	if leftAlone {
-		state.Skipped = append(state.Skipped, target)
-	} else {
-		state.Targets = append(state.Targets, target)
 	}
 }
 
