@@ -117,15 +117,14 @@ func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) bool
 	switch o.Step {
 	case CreateRequest:
 		if RequestFailed(machine) { // the failed creation stays reported until a request is created
-			marks = without(without(marks, ExternallyRemediated), mendv1.Remediation)
+			marks = without(marks, ExternallyRemediated, mendv1.Remediation)
 		}
 		return r.save(ctx, o, withConditions(machine, marks, o.Held(state.Now), state.Now))
 	case RequestOwnerRemediation:
-		if did := state.before.did[machine.UID]; did.Do == fmt.Sprint(marks) && state.Now.Before(did.Until(state.Now)) {
-			o.wrote, o.undone = did.Do, did.Until(state.Now)
+		if o.undoes(state, marks) {
 			return false
 		}
-		next := withConditions(machine, without(without(marks, OwnerRemediated), mendv1.Remediation), o.Held(state.Now), state.Now)
+		next := withConditions(machine, without(marks, OwnerRemediated, mendv1.Remediation), o.Held(state.Now), state.Now)
 		asked := ConditionOf(machine, OwnerRemediated) // if an earlier remediation left it, the mark would ask the owner
 		if asked == nil && !sameConditions(next, machine) {
 			return r.save(ctx, o, next)
@@ -163,10 +162,8 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan, 
 func (r *Reconciler) askOwner(ctx context.Context, state *observed, plan *Plan, o *outcome) {
 	machine, marked := cmp.Or(o.saved, o.Target.Machine), o.saved
 	record := r.writeAhead(ctx, state, plan, o.Decision, healthSince(machine))
-	saved := r.set(ctx, state, o, machine, carrying(o.Conditions, record))
-	if o.wrote != "" {
-		o.wrote = fmt.Sprint(o.Conditions) // without the record, as mark compares it
-	}
+	next := withConditions(machine, carrying(o.Conditions, record), o.Held(state.Now), state.Now)
+	saved := sameConditions(next, machine) || r.save(ctx, o, next)
 	if o.requested, o.lost = saved && o.saved != marked, !saved && o.err != nil; o.requested {
 		r.Records.Began(ctx, record, nil)
 	}
@@ -202,8 +199,8 @@ func (r *Reconciler) create(ctx context.Context, state *observed, plan *Plan, o 
 	r.set(ctx, state, o, o.saved, after)
 }
 
-func without(conditions []metav1.Condition, kind string) []metav1.Condition {
-	return slices.DeleteFunc(slices.Clone(conditions), func(cond metav1.Condition) bool { return cond.Type == kind })
+func without(conditions []metav1.Condition, kinds ...string) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(conditions), func(cond metav1.Condition) bool { return slices.Contains(kinds, cond.Type) })
 }
 
 // requestFor returns the remediation request to create for machine, or an error that says why the template cannot be used.
@@ -218,21 +215,24 @@ func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {
 	return remediationrequest.Maker{Name: check.Name, UID: check.UID}
 }
 
-// set sets conditions on machine, which is the Machine of o as last read or written, and reports whether they are stored. If another client
-// removed the same conditions after the last write, set waits before it sets them again.
-func (r *Reconciler) set(
-	ctx context.Context, state *observed, o *outcome, machine *clusterv1.Machine, conditions []metav1.Condition,
-) (saved bool) {
+// set sets conditions on machine, which is the Machine of o as last read or written.
+func (r *Reconciler) set(ctx context.Context, state *observed, o *outcome, machine *clusterv1.Machine, conditions []metav1.Condition) {
 	next := withConditions(machine, conditions, o.Held(state.Now), state.Now)
-	if sameConditions(next, machine) {
-		return true
+	if !sameConditions(next, machine) && !o.undoes(state, conditions) {
+		r.save(ctx, o, next)
 	}
+}
+
+// undoes notes what o writes, and reports whether another client removed the same after the last write, so that o waits.
+func (o *outcome) undoes(state *observed, conditions []metav1.Condition) bool {
 	o.wrote = fmt.Sprint(conditions)
-	if did := state.before.did[machine.UID]; did.Do == o.wrote && state.Now.Before(did.Until(state.Now)) {
-		o.undone = did.Until(state.Now)
+	did := state.before.did[o.Target.UID]
+	until := did.Until(state.Now)
+	if did.Do != o.wrote || !state.Now.Before(until) {
 		return false
 	}
-	return r.save(ctx, o, next)
+	o.undone = until
+	return true
 }
 
 // save writes the conditions of machine and reports whether they are stored. If the write fails, the event of machine counts as another

@@ -121,7 +121,7 @@ func updateHolds(c *Case) bool {
 		return true
 	}
 	host := c.Target.Host
-	return host != nil && host.Serviced || host == nil && OnHost(c.Target.Machine) && !c.Read.Hosts
+	return host != nil && host.Serviced || host == nil && OnHost(c.Target.Machine)
 }
 
 // loop returns how often Machines of the same owner that never had a node were remediated, and until when the machine waits because of

@@ -2,7 +2,6 @@ package machinehealthcheck
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
@@ -58,12 +58,10 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 // limit returns the blocker of all machines of the check; nil if there is none.
 func limit(facts *Facts, plan *Plan) *Blocker {
 	c := &Case{Facts: facts, Decision: &Decision{}, plan: plan}
-	i := slices.IndexFunc(rules, func(r Rule) bool { return r.asked == ofLimits && r.When(c) })
-	if i < 0 {
-		return nil
+	if r := first(rules, func(r Rule) bool { return r.asked == ofLimits && r.When(c) }); r != nil {
+		return new(r.blocker(c))
 	}
-	blocker := rules[i].blocker(c)
-	return &blocker
+	return nil
 }
 
 func allowed(facts *Facts, plan *Plan) metav1.Condition {
@@ -74,25 +72,7 @@ func allowed(facts *Facts, plan *Plan) metav1.Condition {
 	if by := facts.Allowed; by != nil {
 		message = fmt.Sprintf("%s allows %s to be unhealthy until %s", by.Ref, &by.MaxUnhealthy, stamp(by.Until))
 	}
-	if left := leftToCycles(plan); left != "" {
-		message = strings.TrimPrefix(message+". "+left, ". ")
-	}
 	return condition(RemediationAllowed, metav1.ConditionTrue, RemediationAllowed, message)
-}
-
-// leftToCycles names the unhealthy machines with a power cycle that the check did not request; empty if there are none.
-func leftToCycles(plan *Plan) string {
-	var left []string
-	for _, decision := range plan.Open {
-		target, state := decision.Target, decision.Verdict.State
-		if target.Cycle != nil && state == health.Unhealthy && !Deleting(target.Machine) {
-			left = append(left, fmt.Sprintf("%s (%s %s)", target.Name, target.Cycle.Kind, target.Cycle.Name))
-		}
-	}
-	if len(left) == 0 {
-		return ""
-	}
-	return "Power cycles that this check has not requested are in progress for " + firstOf(left)
 }
 
 // restriction returns the reason if the limits block an unhealthy machine or cannot be parsed; otherwise "". Pending machines often exceed
@@ -209,7 +189,8 @@ func capacityBack(facts *Facts) (cond metav1.Condition, set bool) {
 		return metav1.Condition{}, false
 	}
 	if capacity.Missing == 0 {
-		return condition(mendv1.CapacityBack, metav1.ConditionTrue, mendv1.CapacityBackReason, ""), capacity.Reported
+		back := condition(mendv1.CapacityBack, metav1.ConditionTrue, mendv1.CapacityBackReason, "")
+		return back, ConditionOf(facts.Check, mendv1.CapacityBack) != nil
 	}
 	message := "The capacity of " + capacity.Target + " is not back"
 	if capacity.Missing > 1 {
@@ -260,11 +241,77 @@ func effective(facts *Facts) metav1.Condition {
 			facts.Check.Spec.ClusterName+", by more than the shortest timeout of the check: kubemend judges no machine until the "+
 			"clocks agree. Find out from kubemend_clock_error_seconds which clock is wrong, and set it")
 	}
-	switch len(lines) {
-	case 0:
+	if len(lines) == 0 {
 		return metav1.Condition{Type: mendv1.Effective}
-	case 1:
-		return condition(mendv1.Effective, metav1.ConditionFalse, reasons[0], lines[0])
 	}
-	return condition(mendv1.Effective, metav1.ConditionFalse, reasons[0], "* "+strings.Join(lines, "\n* "))
+	return condition(mendv1.Effective, metav1.ConditionFalse, reasons[0], bulleted(lines))
+}
+
+// bulleted returns lines as Cluster API lists them in a message; a single line has no bullet.
+func bulleted(lines []string) string {
+	if len(lines) == 1 {
+		return lines[0]
+	}
+	return "* " + strings.Join(lines, "\n* ")
+}
+
+// Settings are the limits of a check.
+type Settings struct {
+	// Limits are absolute numbers.
+	Limits budget.Limits
+	// Invalid says which field cannot be parsed; nil if all can.
+	Invalid *InvalidField
+	// Limited says that a number of unhealthy machines can block all remediations.
+	Limited bool
+}
+
+// SettingsOf returns the limits of check, given the number of its targets. As in Cluster API, the range takes precedence over the number,
+// and without either all machines may be remediated.
+func SettingsOf(check *clusterv1.MachineHealthCheck, total int) Settings {
+	settings := Settings{Limits: budget.Limits{AtMost: budget.All.Of(total)}}
+	trigger := check.Spec.Remediation.TriggerIf
+	most := trigger.UnhealthyLessThanOrEqualTo
+	settings.Limited = trigger.UnhealthyInRange != "" || most != nil && most.String() != "100%"
+	switch {
+	case trigger.UnhealthyInRange != "":
+		within, err := budget.ParseRange(trigger.UnhealthyInRange)
+		if err != nil {
+			settings.Invalid = &InvalidField{"spec.remediation.triggerIf.unhealthyInRange", err}
+			break
+		}
+		settings.Limits.AtLeast, settings.Limits.AtMost = within.Min, within.Max
+	case most != nil:
+		amount, err := budget.ParseAmount(most.String())
+		if err != nil {
+			settings.Invalid = &InvalidField{"spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", err}
+			break
+		}
+		settings.Limits.AtMost = amount.Of(total)
+	}
+	return settings
+}
+
+// InvalidField is a field of a check that cannot be parsed.
+type InvalidField struct {
+	Field string // its path
+	Err   error
+}
+
+// Error returns the field and what is wrong with it.
+func (e *InvalidField) Error() string { return e.Field + ": " + e.Err.Error() }
+
+// MostUnhealthy returns unhealthyLessThanOrEqualTo of check as it is written, or its default.
+func MostUnhealthy(check *clusterv1.MachineHealthCheck) string {
+	if limit := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo; limit != nil {
+		return limit.String()
+	}
+	return budget.All.String()
+}
+
+// LimitText returns the limits of check as they are written, with the field names of the served API version.
+func LimitText(check *clusterv1.MachineHealthCheck) string {
+	if written := check.Spec.Remediation.TriggerIf.UnhealthyInRange; written != "" {
+		return "unhealthyInRange " + written
+	}
+	return "unhealthyLessThanOrEqualTo " + MostUnhealthy(check)
 }

@@ -53,13 +53,13 @@ type Reconciler struct {
 	Clusters Clusters
 	Requests *remediationrequest.Requests
 	Kinds    Kinds
-	// Hosts watches BareMetalHosts, for spare hosts and for the labels that policies group by; nil for a reconciler that reads no hosts.
+	// Hosts watches BareMetalHosts, for spare hosts and for the labels that policies group by.
 	Hosts    HostWatch
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Records writes the record of each remediation before the remediation begins; nil for a reader that writes nothing.
 	Records *records.Records
-	// Metal finds the hosts of machines; nil if there are no hosts.
+	// Metal finds the hosts of machines.
 	Metal records.Metal
 
 	// Verify asks a workload cluster live whether its UID is still the one that the Cluster keeps; nil for a reader that writes nothing.
@@ -72,7 +72,7 @@ type Reconciler struct {
 	// Installed reports from a cache whether a CustomResourceDefinition of that name exists. If Installed is nil, each reconcile with an
 	// unhealthy machine on a host asks the API server for kinds that are not installed.
 	Installed func(ctx context.Context, crd string) (bool, error)
-	// Ledger gives remediations the places that RemediationPolicies allow; nil for a reader that writes nothing.
+	// Ledger gives remediations the places that RemediationPolicies allow.
 	Ledger *policy.Ledger
 	// Resync is how long after a reconcile a check is reconciled again although nothing happened.
 	Resync time.Duration
@@ -82,9 +82,9 @@ type Reconciler struct {
 	written    consistency.Writes // own writes to Machines
 	writing    sync.Map           // the Machines that own writes stored, until their events arrive, by ownWrite
 	requested  consistency.Kinds  // own requests: created, or perhaps created
-	spares     spares
-	placing    sync.Mutex // held while askPlaces compares observed.given and takes places
-	hostLabels labelsOfHosts
+	spares     sync.Map           // the keys of the checks with a remediation that waits for a spare host
+	placing    sync.Mutex         // held while askPlaces compares observed.given and takes places
+	hosts      hostsByMachine
 	merging    enqueue.Merging
 	controller controller.Controller
 	wake       func(check types.NamespacedName, in time.Duration) // enqueues a check
@@ -241,39 +241,38 @@ func SlimMachine(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	slim := &clusterv1.Machine{TypeMeta: machine.TypeMeta, ObjectMeta: machine.ObjectMeta}
-	slim.ManagedFields = nil
-	delete(slim.Annotations, corev1.LastAppliedConfigAnnotation)
-	slim.Labels = make(map[string]string, len(machine.Labels))
+	machine.ManagedFields = nil
+	delete(machine.Annotations, corev1.LastAppliedConfigAnnotation)
+	interned := make(map[string]string, len(machine.Labels))
 	for key, value := range machine.Labels {
-		slim.Labels[workload.Interned(key)] = workload.Interned(value)
+		interned[workload.Interned(key)] = workload.Interned(value)
 	}
-	slim.Spec = clusterv1.MachineSpec{
+	machine.Labels = interned
+	machine.Spec = clusterv1.MachineSpec{
 		ClusterName: workload.Interned(machine.Spec.ClusterName), ProviderID: machine.Spec.ProviderID,
 		FailureDomain: machine.Spec.FailureDomain, InfrastructureRef: machine.Spec.InfrastructureRef,
 		Deletion: machine.Spec.Deletion, Bootstrap: clusterv1.Bootstrap{ConfigRef: machine.Spec.Bootstrap.ConfigRef},
 	}
-	slim.Status = clusterv1.MachineStatus{
+	machine.Status = clusterv1.MachineStatus{
 		NodeRef: machine.Status.NodeRef, FailureDomain: machine.Status.FailureDomain, Initialization: machine.Status.Initialization,
-		Deletion: machine.Status.Deletion, Conditions: slices.Clone(machine.Status.Conditions), // Clone drops spare capacity
+		Deletion: machine.Status.Deletion, Deprecated: machine.Status.Deprecated,
+		Conditions: slices.Clone(machine.Status.Conditions), // Clone drops spare capacity
 	}
-	for i := range slim.Status.Conditions {
-		cond := &slim.Status.Conditions[i]
+	for i := range machine.Status.Conditions {
+		cond := &machine.Status.Conditions[i]
 		cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
 		cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
 	}
-	if machine.Status.Deprecated != nil && machine.Status.Deprecated.V1Beta1 != nil {
-		slim.Status.Deprecated = machine.Status.Deprecated
-		older := slices.Clone(machine.GetV1Beta1Conditions())
+	if older := slices.Clone(machine.GetV1Beta1Conditions()); older != nil {
 		for i := range older {
 			cond := &older[i]
 			cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
 			cond.Severity = workload.Interned(cond.Severity)
 			cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
 		}
-		slim.SetV1Beta1Conditions(older)
+		machine.SetV1Beta1Conditions(older)
 	}
-	return slim, nil
+	return machine, nil
 }
 
 // SlimMetadata is the transform of caches that have no transform of their own. It drops managedFields and last-applied annotations, except

@@ -59,7 +59,10 @@ func needs(facts *Facts, plan *Plan) Needs {
 	some := func(needs func(decision *Decision) bool) bool {
 		return slices.ContainsFunc(plan.Open, needs)
 	}
-	if !facts.Read.Cycles && some((*Decision).needsCycles) {
+	if !facts.Read.Cycles && some(func(decision *Decision) bool {
+		due := decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
+		return due && OnHost(decision.Target.Machine) && !Deleting(decision.Target.Machine)
+	}) {
 		return Needs{Cycles: true}
 	}
 	var needed Needs
@@ -68,7 +71,7 @@ func needs(facts *Facts, plan *Plan) Needs {
 			return decision.Tried || facts.Explains && !decision.InFlight && !decision.Blocked(NotUnhealthy)
 		})
 	}
-	needed.Hosts = !facts.Read.Hosts && some(func(decision *Decision) bool { return decision.NeedsHost(facts) })
+	needed.Hosts = some(func(decision *Decision) bool { return decision.NeedsHost(facts) })
 	if !facts.Read.Spares {
 		needed.Spares = some(func(decision *Decision) bool { return decision.Spare != nil })
 	}
@@ -84,11 +87,6 @@ func (decision *Decision) NeedsHost(facts *Facts) bool {
 	until := health.UpdatingUntil(machine, facts.Now)
 	longUpdate := !until.IsZero() && !facts.Now.Before(until)
 	return decision.Verdict.State == health.Unhealthy && longUpdate || decision.Tried && !facts.Template.External
-}
-
-func (decision *Decision) needsCycles() bool {
-	due := decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
-	return due && OnHost(decision.Target.Machine) && !Deleting(decision.Target.Machine)
 }
 
 var notUnhealthy = []Blocker{{Rule: NotUnhealthy}}

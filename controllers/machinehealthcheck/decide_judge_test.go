@@ -45,7 +45,7 @@ func judging(t Target, changes ...func(*Facts)) Facts {
 
 // judged returns the plan for f after judging its targets.
 func judged(f Facts) Plan {
-	f.Verdicts = judge(&f, nil)
+	f.Verdicts = judge(&f)
 	return Decide(f)
 }
 

@@ -108,7 +108,6 @@ func TestHostsAreReadOnlyForARemediationThatNeedsOne(t *testing.T) {
 		"after the power cycles":                                {facts(bad(onHost)).with(waitsFor(time.Hour), unread), Needs{Cycles: true}},
 		"the machine's own, if the check does not wait for one": {facts(bad(onHost)).with(cyclesRead), Needs{Hosts: true}},
 		"but not once more":                                     {facts(bad(onHost, withHost(Host{}))).with(cyclesRead), Needs{}},
-		"nor if none can be":                                    {facts(bad(onHost)).with(cyclesRead, func(f *Facts) { f.Read.Hosts = true }), Needs{}},
 		"nor where a template needs none":                       {facts(bad(onHost)).with(cyclesRead, external, func(f *Facts) { f.Read.Template = true }), Needs{}},
 		"but for an update that takes long":                     {facts(bad(onHost, updatingFor(2*time.Hour))).with(cyclesRead, external), Needs{Hosts: true}},
 		"not while all machines are healthy":                    {facts(is(health.Healthy, onHost)).with(waitsFor(time.Hour), unread), Needs{}},

@@ -303,7 +303,7 @@ func benchmarkAChange(b *testing.B, policies int) {
 		})
 		f.ready(name, corev1.ConditionTrue, noon)
 	}
-	r, now := &Reconciler{Clusters: noNodes{}, machines: f.machines, Ledger: ledger}, noon
+	r, now := &Reconciler{Clusters: &upCluster{}, machines: f.machines, Ledger: ledger}, noon
 	pass := func() {
 		w := f.check(now)
 		w.selector, _ = selectorOf(w.Check)

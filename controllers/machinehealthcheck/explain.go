@@ -324,12 +324,12 @@ func machineExpires(facts *Facts, d *Decision, target *explain.Target, at time.T
 		next.Text += ", and " + actor + " acts on it"
 		return next
 	}
-	left := slices.IndexFunc(d.Blockers, func(blocker Blocker) bool {
+	left := first(d.Blockers, func(blocker Blocker) bool {
 		return blocker.Rule != WithinTimeout && !(d.Verdict.State == health.Unknown && blocker.unjudged)
 	})
 	switch {
-	case left >= 0:
-		next.Text += explain.StillBlocked(&d.Blockers[left].Blocker)
+	case left != nil:
+		next.Text += explain.StillBlocked(&left.Blocker)
 	case facts.NeedsSpare(d.Target):
 		next.Text += ", and kubemend " + target.Action.Message + ", as soon as a host fits its replacement"
 	default:

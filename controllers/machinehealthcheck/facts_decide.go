@@ -1,7 +1,9 @@
 package machinehealthcheck
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -103,8 +106,6 @@ func (facts *Facts) Settled() bool { return facts.Link != health.Unsure || !fact
 type Capacity struct {
 	// Known reports that the records were read.
 	Known bool
-	// Reported reports that the check has the condition CapacityBack.
-	Reported bool
 	// Missing is the number of remediations whose capacity is not back.
 	Missing int
 	// Target is the target of the oldest of these remediations.
@@ -140,8 +141,7 @@ type Needs struct {
 	Template bool
 	// Spares are the free hosts, needed before an owner is asked to replace a machine on bare metal.
 	Spares bool
-	// Hosts are the hosts of the machines, needed before an owner is asked, or when an update in place takes long. In Facts.Read it says
-	// that no host can be read.
+	// Hosts are the hosts of the machines, needed before an owner is asked, or when an update in place takes long.
 	Hosts bool
 }
 
@@ -278,12 +278,122 @@ type Blocker struct {
 
 // BlockedBy returns the blocker of that rule; nil if the rule does not block.
 func (decision *Decision) BlockedBy(by Reason) *Blocker {
-	i := slices.IndexFunc(decision.Blockers, func(blocker Blocker) bool { return blocker.Rule == by })
-	if i < 0 {
-		return nil
+	return first(decision.Blockers, func(blocker Blocker) bool { return blocker.Rule == by })
+}
+
+// first returns the first element of list that matches; nil if none does.
+func first[T any](list []T, matches func(T) bool) *T {
+	if i := slices.IndexFunc(list, matches); i >= 0 {
+		return &list[i]
 	}
-	return &decision.Blockers[i]
+	return nil
 }
 
 // Blocked reports whether decision is blocked by that rule.
 func (decision *Decision) Blocked(by Reason) bool { return decision.BlockedBy(by) != nil }
+
+// Acting returns who acts on a check and, if that is not kubemend, why: as a sentence, and in a few words.
+func (facts *Facts) Acting() (by cliv1.Mode, text, detail string) {
+	cluster := facts.Check.Spec.ClusterName
+	label := fmt.Sprintf("The label %s of the check, or of its Cluster if the check has none, is not %s, "+
+		"which the manager's flag --watch-filter asks for", clusterv1.WatchLabel, facts.WatchFilter)
+	switch {
+	case !facts.Check.DeletionTimestamp.IsZero():
+		return cliv1.ModeNone, "The check is being deleted", "check being deleted"
+	case facts.WatchFilter != "" && Claimed(facts.Check):
+		text = "The check is claimed for kubemend, so Cluster API core leaves it alone, and " + clause(label)
+		return cliv1.ModeNone, text, clusterv1.WatchLabel + " differs"
+	case facts.WatchFilter != "":
+		return cliv1.ModeCore, label, clusterv1.WatchLabel + " differs"
+	case !facts.Cluster.DeletionTimestamp.IsZero():
+		return cliv1.ModeNone, fmt.Sprintf("Cluster %s is being deleted", cluster), "Cluster being deleted"
+	}
+	paused, detail := facts.paused()
+	switch facts.Mode {
+	case NoCluster:
+		return cliv1.ModeNone, fmt.Sprintf("There is no Cluster %s in namespace %s", cluster, facts.Check.Namespace), detail
+	case BadSelector:
+		return cliv1.ModeNone, "The spec.selector of the check cannot be read", detail
+	case Paused:
+		return cliv1.ModePaused, paused, detail
+	case Ignored:
+		return cliv1.ModeCore, "The check is not claimed for kubemend, whose flag --unclaimed-machine-health-checks is ignore: " +
+			"Cluster API core acts on it", detail
+	case Observed:
+		return cliv1.ModeObserving, "The check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges", detail
+	case Active:
+	}
+	return cliv1.ModeActing, "", detail
+}
+
+// clause returns sentence with a small first letter, to go on in another sentence.
+func clause(sentence string) string { return strings.ToLower(sentence[:1]) + sentence[1:] }
+
+// pause is a reason why a check is paused: as a sentence and as a word, how a person ends it, and the text in the condition Paused.
+type pause struct{ text, what, end, wire string }
+
+// pauses returns the pauses of the check. The annotation by which kubemend claims a check pauses only Cluster API core.
+func (facts *Facts) pauses() []pause {
+	var pauses []pause
+	if cluster := facts.Check.Spec.ClusterName; ClusterPaused(facts.Cluster) {
+		pauses = append(pauses, pause{
+			text: "Cluster " + cluster + " is paused (spec.paused)", what: "Cluster",
+			end: "set spec.paused of Cluster " + cluster + " to false", wire: "Cluster spec.paused is set to true",
+		})
+	}
+	if value, annotated := facts.Check.Annotations[clusterv1.PausedAnnotation]; annotated && !Claimed(facts.Check) {
+		text := fmt.Sprintf("The check has the annotation %s: %q", clusterv1.PausedAnnotation, value)
+		if strings.EqualFold(strings.TrimSpace(value), mendv1.Claim) {
+			text += fmt.Sprintf(", which pauses it for all; %q claims it", mendv1.Claim)
+		}
+		pauses = append(pauses, pause{
+			text: text, what: "check", end: "remove the annotation " + clusterv1.PausedAnnotation + " from the check",
+			wire: "MachineHealthCheck has the cluster.x-k8s.io/paused annotation",
+		})
+	}
+	return pauses
+}
+
+func (facts *Facts) paused() (text, detail string) {
+	pauses := facts.pauses()
+	switch len(pauses) {
+	case 0:
+		return "", "check not claimed"
+	case 1:
+		return pauses[0].text, pauses[0].what + " paused"
+	}
+	return pauses[0].text + ", and " + clause(pauses[1].text), pauses[0].what + " and " + pauses[1].what + " paused"
+}
+
+// Enable returns what a person can do so that kubemend acts on the check; empty if nothing.
+func (facts *Facts) Enable() string {
+	if facts.ActsInCore() {
+		return fmt.Sprintf("If kubemend is to act on it, claim the check: kubectl mend claim mhc/%s -n %s",
+			facts.Check.Name, facts.Check.Namespace)
+	}
+	if facts.Mode != Paused {
+		return ""
+	}
+	var ends []string
+	for _, pause := range slices.Backward(facts.pauses()) {
+		ends = append(ends, pause.end)
+	}
+	return "When it is to go on, " + strings.Join(ends, ", and ")
+}
+
+// ActsInCore reports whether Cluster API core acts on the check.
+func (facts *Facts) ActsInCore() bool {
+	return facts.Mode == Observed || facts.Mode == Ignored && facts.Cluster.DeletionTimestamp.IsZero()
+}
+
+// Action returns, as a clause, what kubemend does when machine is unhealthy.
+func (facts *Facts) Action(machine *clusterv1.Machine) string {
+	if facts.Template.External {
+		template := &facts.Template
+		return fmt.Sprintf("requests a %s from %s %s/%s", template.Kind, template.TemplateKind, facts.Check.Namespace, template.Name)
+	}
+	if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
+		return fmt.Sprintf("asks its owner, %s %s, to remediate it", owner.Kind, owner.Name)
+	}
+	return "asks its owner to remediate it, but it has none"
+}

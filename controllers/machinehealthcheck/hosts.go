@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -25,6 +26,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/spare"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -39,10 +41,6 @@ const (
 // installed, the owner is asked without it. After another error the machine waits ten minutes at most, because no owner should replace a
 // machine on an externally provisioned host.
 func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *Plan) {
-	if r.Metal == nil {
-		state.Read.Hosts = true
-		return
-	}
 	asking, done := context.WithTimeout(ctx, hostsWithin)
 	defer done()
 	for _, decision := range plan.Open {
@@ -85,24 +83,10 @@ const (
 	readers = 8
 )
 
-// errNoHosts is the error of a reader that has no way to read hosts.
-var errNoHosts = errors.New("this reader does not read hosts")
-
-// spares are the keys of the checks with a remediation that waits for a spare host.
-type spares struct{ sync.Map }
-
-// wait notes whether check waits for a spare host. It is called before the hosts are read, so that a host released meanwhile enqueues it.
-func (s *spares) wait(check types.NamespacedName, waits bool) {
-	if waits {
-		s.Store(check, true)
-	} else {
-		s.Delete(check)
-	}
-}
-
-func (s *spares) waitingIn(namespace string) []reconcile.Request {
+// waitingIn returns the checks of a namespace with a remediation that waits for a spare host.
+func (r *Reconciler) waitingIn(namespace string) []reconcile.Request {
 	var checks []reconcile.Request
-	s.Range(func(key, _ any) bool {
+	r.spares.Range(func(key, _ any) bool {
 		if check := key.(types.NamespacedName); check.Namespace == namespace {
 			checks = append(checks, reconcile.Request{NamespacedName: check})
 		}
@@ -115,12 +99,16 @@ func (s *spares) waitingIn(namespace string) []reconcile.Request {
 func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *Plan) {
 	state.Spares, state.Read.Spares = Spares{Fits: map[types.UID][]string{}, Failed: map[types.UID]string{}}, true
 	key := client.ObjectKeyFromObject(state.Check)
-	r.spares.wait(key, !state.Explains)
+	r.spares.Store(key, true) // before the hosts are read, so that a host released meanwhile enqueues the check
 	places, begun := r.Ledger.Given(placesOf(key))
 	if state.given = places; len(begun) > 0 {
 		state.lookAgainIn(begunAgain)
 	}
-	inNamespace, hosts, err := r.machinesAndHosts(ctx, state.Check.Namespace)
+	list := &clusterv1.MachineList{}
+	hosts, err := r.hostsIn(ctx, state.Check.Namespace)
+	if err == nil {
+		err = r.Client.List(ctx, list, client.InNamespace(state.Check.Namespace), client.UnsafeDisableDeepCopy)
+	}
 	if err != nil {
 		state.Spares.Unread = err.Error()
 		if errors.Is(err, errListing) {
@@ -141,7 +129,7 @@ func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *P
 			own = append(own, decision.Target.Machine)
 		}
 	}
-	others := expected(inNamespace, hosts, begun)
+	others := expected(pointers(list.Items), hosts, begun)
 	wants, errs := r.readWants(ctx, slices.Concat(own, others))
 	for i, machine := range own {
 		if errs[i] == nil {
@@ -156,24 +144,36 @@ func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *P
 	}
 }
 
-// machinesAndHosts returns the machines and hosts of a namespace. They are shared: read only.
-func (r *Reconciler) machinesAndHosts(ctx context.Context, namespace string) ([]*clusterv1.Machine, []*bmov1alpha1.BareMetalHost, error) {
-	if r.Hosts == nil {
-		return nil, nil, errNoHosts
-	}
+// hostsIn returns the hosts of a namespace. They are shared: read only.
+func (r *Reconciler) hostsIn(ctx context.Context, namespace string) ([]*bmov1alpha1.BareMetalHost, error) {
 	if ready, err := r.Hosts.Ready(ctx, hostKind); err != nil {
-		return nil, nil, err
+		return nil, err
 	} else if !ready {
-		return nil, nil, errListing
+		return nil, errListing
 	}
-	list, hosts := &clusterv1.MachineList{}, &bmov1alpha1.BareMetalHostList{}
+	list := &bmov1alpha1.BareMetalHostList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, fmt.Errorf("list the machines in %s: %w", namespace, err)
+		return nil, fmt.Errorf("list the hosts in %s: %w", namespace, err)
 	}
-	if err := r.Client.List(ctx, hosts, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, fmt.Errorf("list the hosts in %s: %w", namespace, err)
+	return pointers(list.Items), nil
+}
+
+// hostsByMachine has the hosts of machines as the watch of hosts reports them, by the namespace and name of the Metal3Machine.
+type hostsByMachine struct{ sync.Map }
+
+func (hosts *hostsByMachine) note(bmh *bmov1alpha1.BareMetalHost) { hosts.Store(consumerOf(bmh), bmh) }
+
+// of returns the host of machine; an empty one if it has none, or none was reported.
+func (hosts *hostsByMachine) of(machine *clusterv1.Machine) *bmov1alpha1.BareMetalHost {
+	known, _ := hosts.Load(client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.InfrastructureRef.Name})
+	if bmh, reported := known.(*bmov1alpha1.BareMetalHost); reported && OnHost(machine) {
+		return bmh
 	}
-	return pointers(list.Items), pointers(hosts.Items), nil
+	return &bmov1alpha1.BareMetalHost{}
+}
+
+func consumerOf(bmh *bmov1alpha1.BareMetalHost) client.ObjectKey {
+	return client.ObjectKey{Namespace: bmh.Namespace, Name: spare.Consumer(bmh)}
 }
 
 // expected returns the machines that stand for those that will take hosts: machines on bare metal without a host, and machines that an
@@ -224,8 +224,12 @@ func (r *Reconciler) readWants(ctx context.Context, list []*clusterv1.Machine) (
 	return wants, errs
 }
 
-func (r *Reconciler) checksOfHost(_ context.Context, h client.Object) []reconcile.Request {
-	return r.spares.waitingIn(h.GetNamespace())
+// checksOfHost returns the checks that wait for a spare host, or all of the namespace if a policy groups machines by labels of hosts.
+func (r *Reconciler) checksOfHost(ctx context.Context, bmh client.Object) []reconcile.Request {
+	if r.Ledger.Active(ctx) && r.Ledger.OfHosts() {
+		return r.checks(ctx, anyCheck, client.InNamespace(bmh.GetNamespace()))
+	}
+	return r.waitingIn(bmh.GetNamespace())
 }
 
 // checksOfMachineOrSpare returns the checks of a machine. For a machine on bare metal it adds the checks that wait for a spare host, since
@@ -233,7 +237,7 @@ func (r *Reconciler) checksOfHost(_ context.Context, h client.Object) []reconcil
 func (r *Reconciler) checksOfMachineOrSpare(ctx context.Context, obj client.Object) []reconcile.Request {
 	checks := r.checksOfMachine(ctx, obj)
 	if OnHost(obj.(*clusterv1.Machine)) {
-		for _, waiting := range r.spares.waitingIn(obj.GetNamespace()) {
+		for _, waiting := range r.waitingIn(obj.GetNamespace()) {
 			if !slices.Contains(checks, waiting) {
 				checks = append(checks, waiting)
 			}
@@ -242,14 +246,27 @@ func (r *Reconciler) checksOfMachineOrSpare(ctx context.Context, obj client.Obje
 	return checks
 }
 
-// fitting passes on only the changes of a host that decide which machines fit it. BMO makes many other changes.
-type fitting struct {
-	handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request]
-}
-
-// Update implements handler.TypedEventHandler.
-func (f fitting) Update(ctx context.Context, e event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost], q hostQueue) {
-	if !spare.FitsTheSame(e.ObjectOld, e.ObjectNew) {
-		f.TypedEventHandler.Update(ctx, e, q)
+// hostEvents notes the hosts of machines, and passes on only the changes that decide which machines fit a host. BMO makes many others.
+func (r *Reconciler) hostEvents() handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request] {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	passOn := enqueue.FirstAtOnce[*bmov1alpha1.BareMetalHost](&r.merging, r.checksOfHost)
+	return handler.TypedFuncs[*bmov1alpha1.BareMetalHost, reconcile.Request]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*bmov1alpha1.BareMetalHost], q queue) {
+			r.hosts.note(e.Object)
+			passOn.Create(ctx, e, q)
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost], q queue) {
+			if before := consumerOf(e.ObjectOld); before != consumerOf(e.ObjectNew) {
+				r.hosts.Delete(before)
+			}
+			r.hosts.note(e.ObjectNew)
+			if !spare.FitsTheSame(e.ObjectOld, e.ObjectNew) {
+				passOn.Update(ctx, e, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*bmov1alpha1.BareMetalHost], q queue) {
+			r.hosts.Delete(consumerOf(e.Object))
+			passOn.Delete(ctx, e, q)
+		},
 	}
 }

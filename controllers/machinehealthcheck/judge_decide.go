@@ -71,15 +71,13 @@ func signalsOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Mac
 	mirrored := false
 	for i := range machine.Status.Conditions {
 		cond := &machine.Status.Conditions[i]
-		for _, rule := range checks.UnhealthyMachineConditions {
-			if rule.Type == cond.Type {
-				mirrored = mirrored || cond.Type == health.NodeReady || cond.Type == health.NodeHealthy
-				signals = append(signals, health.Signal{
-					Source: health.OnMachine, Type: cond.Type, Status: string(cond.Status), Reason: cond.Reason,
-					Since: cond.LastTransitionTime.Time,
-				})
-				break
-			}
+		about := func(rule clusterv1.UnhealthyMachineCondition) bool { return rule.Type == cond.Type }
+		if slices.ContainsFunc(checks.UnhealthyMachineConditions, about) {
+			mirrored = mirrored || cond.Type == health.NodeReady || cond.Type == health.NodeHealthy
+			signals = append(signals, health.Signal{
+				Source: health.OnMachine, Type: cond.Type, Status: string(cond.Status), Reason: cond.Reason,
+				Since: cond.LastTransitionTime.Time,
+			})
 		}
 	}
 	if node == nil {
@@ -139,13 +137,13 @@ func finalFailure(machine *clusterv1.Machine) string {
 	return strings.Join(parts, ", ")
 }
 
-// judge returns the verdicts on facts.Targets, in the same order. It reuses the memory of old, which must not be read any more.
-func judge(facts *Facts, old []health.Verdict) []health.Verdict {
+// judge returns the verdicts on facts.Targets, in the same order.
+func judge(facts *Facts) []health.Verdict {
 	initialized := ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition)
 	ready := infrastructureReady(facts.Cluster)
 	paused, reached := ClusterPaused(facts.Cluster), facts.ReachedAgain()
 	starts := [...]time.Time{Since(initialized), Since(ready)}
-	verdicts := slices.Grow(old[:0], len(facts.Targets))
+	verdicts := make([]health.Verdict, 0, len(facts.Targets))
 	for _, target := range facts.Targets {
 		judged := *target.Health
 		judged.Paused, judged.Reached = judged.Paused || paused, reached
@@ -204,10 +202,11 @@ func (facts *Facts) decisions() (decisions, open []*Decision) {
 			target.quiet = &Decision{Target: target, Blockers: notUnhealthy}
 		}
 		if quiet && target.quiet != nil {
-			target.quiet.Verdict = verdict
+			target.quiet.Target, target.quiet.Verdict = target, verdict
 			decisions[i] = target.quiet
 			continue
 		}
+		target.quiet = nil
 		decisions[i] = &Decision{Target: target, Verdict: verdict}
 		open = append(open, decisions[i])
 	}
@@ -272,20 +271,12 @@ func (opinion Opinion) after(facts *Facts, decision *Decision) Opinion {
 
 // remediatedBy returns the other check whose remediation of target is in flight; nil if there is none.
 func (target *Target) remediatedBy() *Opinion {
-	i := slices.IndexFunc(target.Others, func(other Opinion) bool { return other.InFlight })
-	if i < 0 {
-		return nil
-	}
-	return &target.Others[i]
+	return first(target.Others, func(other Opinion) bool { return other.InFlight })
 }
 
 // unheard returns another check that has not judged target yet, and may have a remediation in flight; nil if all have judged it.
 func (target *Target) unheard() *Opinion {
-	i := slices.IndexFunc(target.Others, func(other Opinion) bool { return !other.Heard })
-	if i < 0 {
-		return nil
-	}
-	return &target.Others[i]
+	return first(target.Others, func(other Opinion) bool { return !other.Heard })
 }
 
 // outranked reports whether another check decides the conditions of the machine, because two checks would overwrite each other. A check

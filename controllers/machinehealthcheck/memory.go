@@ -24,14 +24,6 @@ import (
 // show what was written. A restart loses it, which makes no decision unsafe.
 type memory struct{ sync.Map } // check key to remembered
 
-// contact is the contact of this process to a workload cluster.
-type contact struct {
-	// up says that there was any.
-	up bool
-	// lost is when the contact was lost; zero if it was not.
-	lost time.Time
-}
-
 // remembered is what a reconcile leaves for the next one of its check; zero for the first one, and for a reader.
 type remembered struct {
 	// lasts says that this process will reconcile the check again.
@@ -41,8 +33,9 @@ type remembered struct {
 	away    bool
 	cluster string
 	reach   metav1.Condition // WorkloadClusterReachable
-	contact contact
-	decided Memory
+	// unreachable is when this process lost contact to the workload cluster; zero while there is contact, or if there never was.
+	unreachable time.Time
+	decided     Memory
 	// inFlight is who carries out the remediations in flight, by the UIDs of the machines; nil if that was never observed.
 	inFlight map[types.UID]string
 	// generation is the generation of the check in that reconcile.
@@ -50,7 +43,6 @@ type remembered struct {
 	at         time.Time // of that reconcile
 	// targets and skipped are reused for Machines and Nodes that have not changed.
 	targets, skipped []*Target
-	verdicts         []health.Verdict // memory for the next ones
 	// answering are the kinds of owners that report what they do.
 	answering map[string]bool
 	// failed is how many reconciles in a row failed.
@@ -104,7 +96,7 @@ func after(state *observed, plan *Plan, done applied) remembered {
 	next := state.before
 	next.away, next.failed, next.stale, next.unanswered = false, 0, 0, map[string]bool{}
 	next.cluster, next.generation, next.at = state.Check.Spec.ClusterName, state.Check.Generation, state.Now
-	next.reach, next.contact, next.decided, next.verdicts = plan.Reach, state.contact, plan.Memory, state.Verdicts
+	next.reach, next.unreachable, next.decided = plan.Reach, state.unreachable, plan.Memory
 	next.targets, next.skipped, next.answering, next.unread = state.Targets, state.Skipped, state.answering, state.unread
 	next.statusDue = done.statusDue
 	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // a copy: other checks read plan.Memory.Opinions

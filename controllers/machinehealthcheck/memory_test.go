@@ -143,12 +143,12 @@ func TestOnlyTheEventOfAnOwnWriteIsIgnored(t *testing.T) {
 	} {
 		r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
 		sets := []metav1.Condition{condition(mendv1.Remediation, "False", "R", "m")}
-		next := withConditions(r.machine(), sets, nil, noon.Add(time.Millisecond))
+		next := withConditions(r.get("m"), sets, nil, noon.Add(time.Millisecond))
 		next.ResourceVersion = "8"
 		stored := statusCopy(next).Status.Conditions
 		stored[len(stored)-1].LastTransitionTime = metav1.NewTime(noon)
 		heard := func() bool {
-			before, after := r.machine(), r.machine()
+			before, after := r.get("m"), r.get("m")
 			before.ResourceVersion, after.ResourceVersion = tc.from, tc.to
 			if tc.others != "conditions" {
 				after.Status.Conditions = stored
@@ -159,7 +159,7 @@ func TestOnlyTheEventOfAnOwnWriteIsIgnored(t *testing.T) {
 			return r.othersWrites().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
 		}
 		var looks bool
-		r.Client = interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{SubResourcePatch: func(
+		r.Client = interceptor.NewClient(r.api, interceptor.Funcs{SubResourcePatch: func(
 			_ context.Context, _ client.Client, _ string, obj client.Object, _ client.Patch, _ ...client.SubResourcePatchOption,
 		) error {
 			if obj.SetResourceVersion("9"); tc.fails {
@@ -168,7 +168,7 @@ func TestOnlyTheEventOfAnOwnWriteIsIgnored(t *testing.T) {
 			looks = !tc.late && heard()
 			return nil
 		}})
-		r.save(t.Context(), &outcome{Decision: &Decision{Target: &Target{Machine: r.machine()}}}, next)
+		r.save(t.Context(), &outcome{Decision: &Decision{Target: &Target{Machine: r.get("m")}}}, next)
 		if tc.late {
 			looks = heard()
 		}

@@ -185,7 +185,7 @@ func unix(t time.Time) float64 {
 
 // forget drops the memory and the metrics of a check that is gone or not reconciled any more.
 func (r *Reconciler) forget(key types.NamespacedName, away bool) {
-	r.spares.wait(key, false)
+	r.spares.Delete(key)
 	r.Ledger.Forget(placesOf(key))
 	value, _ := r.memory.LoadAndDelete(key)
 	if away {

@@ -35,13 +35,13 @@ func TestTheOldestRequestIsTheOneThatWasMadeFirst(t *testing.T) {
 	}
 }
 
-// modesOf returns the values of the label mode in all series of a check.
-func modesOf(t *testing.T, key client.ObjectKey) []string {
+// seriesOf returns the series of a check by the values of a label.
+func seriesOf(t *testing.T, vec *prometheus.GaugeVec, check client.Object, label string) map[string]float64 {
 	t.Helper()
 	series := make(chan prometheus.Metric, 100)
-	modes.Collect(series)
+	vec.Collect(series)
 	close(series)
-	var found []string
+	found := map[string]float64{}
 	for s := range series {
 		var is dto.Metric
 		must.Do(t, s.Write(&is))
@@ -49,8 +49,8 @@ func modesOf(t *testing.T, key client.ObjectKey) []string {
 		for _, l := range is.GetLabel() {
 			labels[l.GetName()] = l.GetValue()
 		}
-		if labels["namespace"] == key.Namespace && labels["name"] == key.Name && is.GetGauge().GetValue() == 1 {
-			found = append(found, labels["cluster"]+"/"+labels["mode"])
+		if labels["namespace"] == check.GetNamespace() && labels["name"] == check.GetName() {
+			found[labels[label]] = is.GetGauge().GetValue()
 		}
 	}
 	return found
@@ -74,21 +74,25 @@ func TestACheckHasOneModeAtATimeAndNoneWhenItIsGone(t *testing.T) {
 	for _, step := range []struct {
 		name string
 		do   func()
-		want []string
+		want string // empty for none
 	}{
-		{"an unclaimed check is observed", func() {}, []string{"c1/observing"}},
-		{"a claim makes kubemend act", claim(ptr.To("kubemend")), []string{"c1/acting"}},
-		{"another value pauses it", claim(ptr.To("maintenance")), []string{"c1/paused"}},
-		{"without it the check is observed again", claim(nil), []string{"c1/observing"}},
-		{"a manager that ignores unclaimed checks leaves it to core", func() { r.Unclaimed = Ignore }, []string{"c1/core"}},
-		{"a check without the manager's label is core's", func() { r.Unclaimed, r.WatchFilterValue = Observe, "blue" }, []string{"c1/core"}},
-		{"and if it is claimed it has no controller", claim(ptr.To("kubemend")), []string{"c1/none"}},
+		{"an unclaimed check is observed", func() {}, "observing"},
+		{"a claim makes kubemend act", claim(ptr.To("kubemend")), "acting"},
+		{"another value pauses it", claim(ptr.To("maintenance")), "paused"},
+		{"without it the check is observed again", claim(nil), "observing"},
+		{"a manager that ignores unclaimed checks leaves it to core", func() { r.Unclaimed = Ignore }, "core"},
+		{"a check without the manager's label is core's", func() { r.Unclaimed, r.WatchFilterValue = Observe, "blue" }, "core"},
+		{"and if it is claimed it has no controller", claim(ptr.To("kubemend")), "none"},
 		{"a check that is gone has no series", func() {
 			must.Do(t, r.api.Delete(t.Context(), r.check.DeepCopy()))
-		}, nil},
+		}, ""},
 	} {
 		step.do()
 		r.pass(0)
-		must.Equal(t, step.want, modesOf(t, key), "%s", step.name)
+		want := map[string]float64{}
+		if step.want != "" {
+			want[step.want] = 1
+		}
+		must.Equal(t, want, seriesOf(t, modes, r.check, "mode"), "%s", step.name)
 	}
 }

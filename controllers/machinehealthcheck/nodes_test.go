@@ -1,7 +1,6 @@
 package machinehealthcheck
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -88,17 +86,6 @@ func TestWhatTheVerdictOnAMachineDependsOn(t *testing.T) {
 	}
 }
 
-// asks is a workload cluster without nodes that notes which nodes it is asked for.
-type asks struct {
-	Clusters
-	names []string
-}
-
-func (a *asks) NodesExist(_ context.Context, _ client.ObjectKey, names []string) (map[string]bool, error) {
-	a.names = append(a.names, names...)
-	return nil, nil
-}
-
 // A rollout deletes every machine of a cluster with its node. Nor does the controller ask for the node of a machine that its users want
 // left alone.
 func TestTheNodeOfAMachineThatIsBeingDeletedIsNotAskedFor(t *testing.T) {
@@ -107,7 +94,7 @@ func TestTheNodeOfAMachineThatIsBeingDeletedIsNotAskedFor(t *testing.T) {
 		t.Machine.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	})).Targets
 	w.view = workload.Seen(health.Up, nil)
-	there := &asks{}
+	there := &upCluster{}
 	r := &Reconciler{Clusters: there}
 	r.observeNodes(t.Context(), w)
 	verdicts := w.decide().Decisions
@@ -150,8 +137,8 @@ func TestWhichNodeIsThatOfAMachine(t *testing.T) {
 				is.Machine.Spec.ProviderID, is.Machine.Status.NodeRef.Name, is.Machine.Status.Conditions = "azure://m/1", "n", tc.said
 				w.Check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: "False"}}
 				w.Now, w.view, w.Targets = at, workload.Seen(health.Up, tc.nodes), nil
-				w.add(is.Machine, nil, false)
-				(&Reconciler{Clusters: &asks{}}).observeNodes(t.Context(), w)
+				w.add(&Target{Machine: is.Machine})
+				(&Reconciler{Clusters: &upCluster{}}).observeNodes(t.Context(), w)
 				want := tc.want
 				if at.After(noon) {
 					want = tc.later
@@ -257,43 +244,19 @@ func TestACheckSaysThatItsClusterAnswersProbesAlone(t *testing.T) {
 	}
 }
 
-// askedWithin is a workload cluster without nodes that notes the deadlines of requests to it.
-type askedWithin struct {
-	upCluster
-	deadlines []time.Time
-}
-
-func (a *askedWithin) note(ctx context.Context) {
-	deadline, _ := ctx.Deadline()
-	a.deadlines = append(a.deadlines, deadline)
-}
-
-func (a *askedWithin) View(ctx context.Context, _ client.ObjectKey, _ time.Time, _ ...clustercache.Watcher) (workload.View, error) {
-	a.note(ctx)
-	return workload.Seen(health.Up, nil), nil
-}
-
-func (a *askedWithin) NodesExist(ctx context.Context, _ client.ObjectKey, _ []string) (map[string]bool, error) {
-	a.note(ctx)
-	return map[string]bool{}, nil
-}
-
 func TestAllThatAReconcileAsksOfAClusterHasOneDeadline(t *testing.T) {
 	r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
-	m := &clusterv1.Machine{}
-	must.Do(t, r.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "m"}, m))
+	m := r.get("m")
 	m.Status.NodeRef.Name = "missing"
 	must.Do(t, r.api.Status().Update(t.Context(), m))
-	there := &askedWithin{}
-	r.Clusters = there
 	before := clock.RealClock{}.Now()
 	if _, err := r.Explain(t.Context(), client.ObjectKeyFromObject(r.check), r.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if len(there.deadlines) != 2 || !there.deadlines[0].Equal(there.deadlines[1]) {
-		t.Fatalf("the deadlines are %v", there.deadlines)
+	if len(r.there.deadlines) != 2 || !r.there.deadlines[0].Equal(r.there.deadlines[1]) {
+		t.Fatalf("the deadlines are %v", r.there.deadlines)
 	}
-	if in := there.deadlines[0].Sub(before); in < 0 || in > workload.AnswerWithin+time.Second {
+	if in := r.there.deadlines[0].Sub(before); in < 0 || in > workload.AnswerWithin+time.Second {
 		t.Errorf("the deadline is in %s", in)
 	}
 }

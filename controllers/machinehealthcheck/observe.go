@@ -48,10 +48,9 @@ type observed struct {
 	// requests are those of requestKind in the check's namespace, by name; nil if they were not listed.
 	requests map[string]*remediationrequest.Metadata
 	// before is what the reconcile before left.
-	before remembered
-	// contact is the contact to the workload cluster, outage the last time without contact.
-	contact contact
-	outage  health.Outage
+	before      remembered
+	unreachable time.Time     // as in remembered
+	outage      health.Outage // the last time without contact
 	// unread is since when a kind of power cycles, or hosts, could not be read.
 	unread map[schema.GroupKind]time.Time
 	// recheck is when the check is reconciled again although nothing has changed; zero if there is no such moment.
@@ -124,7 +123,7 @@ func (state *observed) decide() *Plan {
 	}
 	state.Memory = state.before.decided
 	if state.Verdicts == nil {
-		state.Verdicts = judge(&state.Facts, state.before.verdicts)
+		state.Verdicts = judge(&state.Facts)
 	}
 	plan := Decide(state.Facts)
 	return &plan
@@ -144,15 +143,14 @@ func (state *observed) stateLink() {
 	if state.view.Changed != nil {
 		state.Outage.Changed = state.view.Changed.Error()
 	}
-	state.contact = state.before.contact
-	switch up := state.Link == health.Up; {
-	case up:
-		state.contact = contact{up: true}
-	case state.contact.up && state.contact.lost.IsZero():
-		state.contact.lost = state.Now
+	switch state.unreachable = state.before.unreachable; {
+	case state.Link == health.Up:
+		state.unreachable = time.Time{}
+	case state.before.reach.Status == metav1.ConditionTrue && state.unreachable.IsZero():
+		state.unreachable = state.Now
 	}
 	state.outage = health.Outage{
-		Began: state.before.contact.lost, Ended: state.ReachedAgain(),
+		Began: state.before.unreachable, Ended: state.ReachedAgain(),
 		Now: state.Link == health.Up && state.Reach.Status == metav1.ConditionFalse,
 	}
 }
@@ -226,7 +224,7 @@ func (r *Reconciler) observeCapacity(ctx context.Context, state *observed) {
 		state.Trouble = append(state.Trouble, err)
 	}
 	said := ConditionOf(state.Check, mendv1.CapacityBack)
-	state.Capacity = Capacity{Known: known, Reported: said != nil, Missing: len(missing)}
+	state.Capacity = Capacity{Known: known, Missing: len(missing)}
 	if !known && (r.Records != nil || said != nil && said.Status == metav1.ConditionFalse) {
 		state.Capacity.Missing = 1
 		if state.Now.Before(r.Records.Awaited(ctx)) {

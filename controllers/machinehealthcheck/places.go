@@ -4,20 +4,14 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kubemend/kubemend/baremetal/spare"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
@@ -48,7 +42,7 @@ func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan
 	if same {
 		now = before // keep the ledger's maps
 	}
-	if now.hosts && r.hostLabels.awaited(ctx, r.Hosts, plan) {
+	if now.hosts && r.hostsAwaited(ctx, plan) {
 		for _, decision := range plan.Open {
 			state.Placeless[decision.Target.UID] = []rule.Blocker{place.Unread(time.Time{})}
 		}
@@ -58,6 +52,17 @@ func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan
 	state.placed = &now
 	r.Ledger.Report(key, r.reported(state, plan, same))
 	return r.askPlaces(key, state, plan)
+}
+
+// hostsAwaited starts to watch hosts, and reports whether hosts of the plan may be missing. A host that cannot be read has no labels: the
+// policy then reports that the target is in no group.
+func (r *Reconciler) hostsAwaited(ctx context.Context, plan *Plan) bool {
+	onHost := func(decision *Decision) bool { return OnHost(decision.Target.Machine) }
+	if !slices.ContainsFunc(plan.Decisions, onHost) {
+		return false
+	}
+	ready, err := r.Hosts.Ready(ctx, hostKind)
+	return !ready && err == nil
 }
 
 // signalled returns what others signal on the nodes of open targets, for when there are no policies.
@@ -76,17 +81,17 @@ func signalled(plan *Plan, now time.Time) map[types.UID][]rule.Blocker {
 func (r *Reconciler) reported(state *observed, plan *Plan, same bool) []*place.Target {
 	targets := make([]*place.Target, len(plan.Decisions))
 	for i, decision := range plan.Decisions {
-		target, labels := decision.Target, (*hostLabels)(nil)
-		if state.placed.hosts && OnHost(target.Machine) {
-			labels = r.hostLabels.of(target.Machine)
+		target, host := decision.Target, &bmov1alpha1.BareMetalHost{}
+		if state.placed.hosts {
+			host = r.hosts.of(target.Machine)
 		}
-		quiet := decision == target.quiet
-		if !quiet || !same || target.place == nil || target.hostLabels != labels {
-			target.place = placeOf(state, decision, state.placed, labels)
+		last, quiet := target.place, decision == target.quiet
+		if target.place = nil; quiet && same && last != nil && last.Host == host.Name && maps.Equal(last.HostLabels, host.Labels) {
+			targets[i], target.place = last, last
+			continue
 		}
-		targets[i], target.hostLabels = target.place, labels
-		if !quiet {
-			target.place = nil
+		if targets[i] = placeOf(state, decision, host); quiet {
+			target.place = targets[i]
 		}
 	}
 	return targets
@@ -115,11 +120,11 @@ func (r *Reconciler) askPlaces(key policy.Check, state *observed, plan *Plan) bo
 }
 
 // placeOf returns the target of decision as policies see it. In a check that kubemend only observes, only remediations in flight count.
-func placeOf(state *observed, decision *Decision, labels *placed, host *hostLabels) *place.Target {
+func placeOf(state *observed, decision *Decision, host *bmov1alpha1.BareMetalHost) *place.Target {
 	target := decision.Target
 	reported := place.OfMachine(target.Machine)
 	reported.Kind, reported.Check = policy.MachineHealthCheck, state.Check.Name
-	reported.ClusterLabels, reported.CheckLabels = labels.cluster, labels.check
+	reported.ClusterLabels, reported.CheckLabels = state.placed.cluster, state.placed.check
 	reported.InFlight, reported.Observed = occupies(&state.Facts, decision), state.Mode != Active
 	reported.Unknown = decision.Verdict.State == health.Unknown
 	reported.Due, reported.ByHand = decision.Verdict.OverdueSince(state.Now), byHand(decision) != 0
@@ -128,24 +133,24 @@ func placeOf(state *observed, decision *Decision, labels *placed, host *hostLabe
 		sick := decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
 		reported.Unavailable = sick || decision.InFlight
 	}
-	if host == nil {
-		host = &hostLabels{}
-	}
-	reported.On(target.Node, state.Cluster, host.name, host.labels)
+	reported.On(target.Node, state.Cluster, host.Name, host.Labels)
 	return reported
 }
 
-// checksOf returns the checks of a namespace, or of all namespaces if it is empty.
-func (r *Reconciler) checksOf(ctx context.Context, namespace string) []reconcile.Request {
-	list := &clusterv1.MachineHealthCheckList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil // the cache is shutting down
-	}
-	checks := make([]reconcile.Request, len(list.Items))
+// ReadHosts notes all hosts once, without a watch. Hosts that cannot be read are as if they did not exist.
+func (r *Reconciler) ReadHosts(ctx context.Context) {
+	list := &bmov1alpha1.BareMetalHostList{}
+	_ = r.Client.List(ctx, list)
 	for i := range list.Items {
-		checks[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
+		r.hosts.note(&list.Items[i])
 	}
-	return checks
+}
+
+// FailureDomain returns the failure domain of a machine and its node; ReadHosts must have run.
+func (r *Reconciler) FailureDomain(machine *clusterv1.Machine, node *corev1.Node) string {
+	seen, host := place.OfMachine(machine), r.hosts.of(machine)
+	seen.On(node, nil, host.Name, host.Labels)
+	return seen.FailureDomain
 }
 
 // settlePlaces releases the places of remediations that did not begin.
@@ -159,93 +164,4 @@ func (r *Reconciler) settlePlaces(state *observed, outcomes []outcome) {
 		lost[o.Target.UID] = o.lost
 	}
 	r.Ledger.Settle(placesOf(client.ObjectKeyFromObject(state.Check)), begun, lost)
-}
-
-type hostQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// hostLabels are the labels of a host. They are immutable: a change stores a new pointer.
-type hostLabels struct {
-	name   string
-	labels map[string]string
-}
-
-// labelsOfHosts has the *hostLabels of hosts with a machine, by the namespace and name of the Metal3Machine.
-type labelsOfHosts struct{ sync.Map }
-
-// awaited starts to watch hosts, and reports whether labels of hosts of the plan may be missing. A host that cannot be read has no labels:
-// the policy then reports that the target is in no group.
-func (l *labelsOfHosts) awaited(ctx context.Context, hosts HostWatch, plan *Plan) bool {
-	onHost := func(decision *Decision) bool { return OnHost(decision.Target.Machine) }
-	if hosts == nil || !slices.ContainsFunc(plan.Decisions, onHost) {
-		return false
-	}
-	ready, err := hosts.Ready(ctx, hostKind)
-	return !ready && err == nil
-}
-
-// ReadHosts notes the labels of all hosts once, without a watch. Hosts that cannot be read have none.
-func (r *Reconciler) ReadHosts(ctx context.Context) {
-	list := &bmov1alpha1.BareMetalHostList{}
-	_ = r.Client.List(ctx, list)
-	for i := range list.Items {
-		r.hostLabels.note(&list.Items[i], false)
-	}
-}
-
-// FailureDomain returns the failure domain of a machine and its node; ReadHosts must have run.
-func (r *Reconciler) FailureDomain(machine *clusterv1.Machine, node *corev1.Node) string {
-	seen, host := place.OfMachine(machine), r.hostLabels.of(machine)
-	if host == nil || !OnHost(machine) {
-		host = &hostLabels{}
-	}
-	seen.On(node, nil, host.name, host.labels)
-	return seen.FailureDomain
-}
-
-func (l *labelsOfHosts) of(machine *clusterv1.Machine) *hostLabels {
-	known, _ := l.Load(types.NamespacedName{Namespace: machine.Namespace, Name: machine.Spec.InfrastructureRef.Name})
-	labels, _ := known.(*hostLabels)
-	return labels
-}
-
-// note notes the labels of a host, and reports whether they have changed.
-func (l *labelsOfHosts) note(bmh *bmov1alpha1.BareMetalHost, gone bool) (changed bool) {
-	key := types.NamespacedName{Namespace: bmh.Namespace, Name: spare.Consumer(bmh)}
-	if gone {
-		_, known := l.LoadAndDelete(key)
-		return known
-	}
-	known, _ := l.Load(key)
-	labels, _ := known.(*hostLabels)
-	if key.Name == "" || labels != nil && labels.name == bmh.Name && maps.Equal(labels.labels, bmh.Labels) {
-		return false
-	}
-	l.Store(key, &hostLabels{bmh.Name, bmh.Labels})
-	return true
-}
-
-// heard enqueues the checks in the namespace of a host whose labels have changed.
-func (l *labelsOfHosts) heard(r *Reconciler) handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request] {
-	wake := func(ctx context.Context, bmh *bmov1alpha1.BareMetalHost, gone bool) {
-		if !l.note(bmh, gone) || !r.Ledger.Active(ctx) {
-			return
-		}
-		for _, check := range r.checksOf(ctx, bmh.Namespace) {
-			r.wake(check.NamespacedName, time.Second)
-		}
-	}
-	return handler.TypedFuncs[*bmov1alpha1.BareMetalHost, reconcile.Request]{
-		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*bmov1alpha1.BareMetalHost], _ hostQueue) {
-			wake(ctx, e.Object, false)
-		},
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost], _ hostQueue) {
-			if spare.Consumer(e.ObjectOld) != spare.Consumer(e.ObjectNew) {
-				wake(ctx, e.ObjectOld, true)
-			}
-			wake(ctx, e.ObjectNew, false)
-		},
-		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*bmov1alpha1.BareMetalHost], _ hostQueue) {
-			wake(ctx, e.Object, true)
-		},
-	}
 }

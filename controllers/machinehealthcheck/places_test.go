@@ -1,30 +1,17 @@
 package machinehealthcheck
 
 import (
-	"context"
 	"errors"
 	"testing"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/test/must"
 )
-
-// hostsThat is a watch of hosts that is ready, not ready yet, or failing.
-type hostsThat struct {
-	HostWatch
-
-	ready bool
-	err   error
-}
-
-func (w hostsThat) Ready(context.Context, schema.GroupVersionKind) (bool, error) {
-	return w.ready, w.err
-}
 
 // A machine belongs to a rack by the labels of its host. Before the labels are known, no limit of the rack would apply.
 func TestPlacesAreAskedForOnceTheLabelsOfHostsAreKnown(t *testing.T) {
@@ -35,23 +22,31 @@ func TestPlacesAreAskedForOnceTheLabelsOfHostsAreKnown(t *testing.T) {
 	}
 	onHost := &Plan{Decisions: []*Decision{{Target: &Target{Machine: machine}}}}
 	elsewhere := &Plan{Decisions: []*Decision{{Target: &Target{Machine: &clusterv1.Machine{}}}}}
-	var labels labelsOfHosts
-	must.Is(t, true, labels.awaited(t.Context(), hostsThat{}, onHost))
-	must.Is(t, false, labels.awaited(t.Context(), hostsThat{}, elsewhere))
-	must.Is(t, false, labels.awaited(t.Context(), hostsThat{ready: true}, onHost))
-	must.Is(t, false, labels.awaited(t.Context(), hostsThat{err: errors.New("forbidden")}, onHost))
+	for _, tc := range []struct {
+		watch *hostWatch
+		plan  *Plan
+		want  bool
+	}{
+		{&hostWatch{syncing: true}, onHost, true}, {&hostWatch{syncing: true}, elsewhere, false}, {&hostWatch{}, onHost, false},
+		{&hostWatch{err: errors.New("forbidden")}, onHost, false},
+	} {
+		must.Is(t, tc.want, (&Reconciler{Hosts: tc.watch}).hostsAwaited(t.Context(), tc.plan))
+	}
 
+	r := &Reconciler{}
 	host := &bmov1alpha1.BareMetalHost{}
 	host.Namespace, host.Name, host.Labels = "ns", "h", map[string]string{"rack": "r1"}
-	must.Is(t, false, labels.note(host, false), "of a host without a consumer")
-	host.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine", Name: "m"}
-	must.Is(t, true, labels.note(host, false))
-	must.Is(t, false, labels.note(host.DeepCopy(), false), "of one that is the same")
-	before := labels.of(machine)
-	moved := host.DeepCopy()
-	moved.Labels["rack"] = "r2"
-	must.Is(t, true, labels.note(moved, false))
-	must.Equal(t, []string{"r1", "r2"}, []string{before.labels["rack"], labels.of(machine).labels["rack"]})
-	must.Is(t, true, labels.note(moved, true))
-	must.Is(t, true, labels.of(machine) == nil)
+	r.hostEvents().Create(t.Context(), event.TypedCreateEvent[*bmov1alpha1.BareMetalHost]{Object: host}, nil)
+	must.Is(t, "", r.hosts.of(machine).Name, "a host without a consumer")
+	taken := host.DeepCopy()
+	taken.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine", Name: "m"}
+	for _, step := range []struct {
+		from, to *bmov1alpha1.BareMetalHost
+		want     string
+	}{{host, taken, "h"}, {taken, host, ""}, {host, taken, "h"}} {
+		r.hostEvents().Update(t.Context(), event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost]{ObjectOld: step.from, ObjectNew: step.to}, nil)
+		must.Is(t, step.want, r.hosts.of(machine).Name)
+	}
+	r.hostEvents().Delete(t.Context(), event.TypedDeleteEvent[*bmov1alpha1.BareMetalHost]{Object: taken}, nil)
+	must.Is(t, "", r.hosts.of(machine).Name, "after the host is gone")
 }

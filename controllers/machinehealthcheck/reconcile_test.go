@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,16 +31,25 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 )
 
-// upCluster is a workload cluster that is up and has no nodes. It counts how often its cache was doubted.
-type upCluster struct{ doubted int }
+// upCluster is a workload cluster that is up and has no nodes. It notes how often its cache was doubted, which nodes it was asked for, and
+// the deadlines of all requests.
+type upCluster struct {
+	doubted   int
+	names     []string
+	deadlines []time.Time
+}
 
 func (u *upCluster) Doubt(client.ObjectKey, time.Time) { u.doubted++ }
 
-func (*upCluster) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
+func (u *upCluster) View(ctx context.Context, _ client.ObjectKey, _ time.Time, _ ...clustercache.Watcher) (workload.View, error) {
+	deadline, _ := ctx.Deadline()
+	u.deadlines = append(u.deadlines, deadline)
 	return workload.Seen(health.Up, nil), nil
 }
 
-func (*upCluster) NodesExist(context.Context, client.ObjectKey, []string) (map[string]bool, error) {
+func (u *upCluster) NodesExist(ctx context.Context, _ client.ObjectKey, names []string) (map[string]bool, error) {
+	deadline, _ := ctx.Deadline()
+	u.deadlines, u.names = append(u.deadlines, deadline), append(u.names, names...)
 	return nil, nil
 }
 
@@ -51,12 +61,27 @@ func (i indexed) IndexField(_ context.Context, obj client.Object, field string, 
 	return nil
 }
 
+// server returns a management cluster with these objects.
+func server(t *testing.T, objects ...client.Object) *fake.ClientBuilder {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, clusterv1.AddToScheme, mendv1.AddToScheme, bmov1alpha1.AddToScheme,
+	} {
+		must.Do(t, add(scheme))
+	}
+	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{})
+	must.Do(t, AddIndexes(t.Context(), indexed{b}))
+	return b
+}
+
 // reconciled is a controller with one check, which has a limit of one, and a machine that a person has marked.
 type reconciled struct {
 	*Reconciler
 	t     *testing.T
 	clock *clocktesting.FakePassiveClock
-	api   client.Client
+	api   client.WithWatch
 	there *upCluster
 	check *clusterv1.MachineHealthCheck
 }
@@ -67,17 +92,12 @@ func reconciling(t *testing.T, change func(*clusterv1.MachineHealthCheck)) *reco
 	w.Check.Spec.Selector.MatchLabels = map[string]string{"pool": "workers"}
 	w.Check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &intstr.IntOrString{IntVal: 1}
 	change(w.Check)
-	for _, kind := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
-		w.Cluster.Status.Conditions = append(w.Cluster.Status.Conditions, saidAt(kind, "True", "Test", time.Hour))
-	}
 	m := w.Targets[0].Machine
 	m.ResourceVersion, m.Spec.ClusterName, m.CreationTimestamp = "", "c1", metav1.NewTime(noon)
 	m.Labels, m.Annotations = map[string]string{"pool": "workers"}, map[string]string{clusterv1.RemediateMachineAnnotation: ""}
-	scheme := runtime.NewScheme()
-	_, _ = corev1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)
-	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.Check, w.Cluster, m).WithStatusSubresource(w.Check, m)
-	must.Do(t, AddIndexes(t.Context(), indexed{b}))
-	r := &reconciled{t: t, clock: clocktesting.NewFakePassiveClock(noon), api: b.Build(), there: &upCluster{}, check: w.Check}
+	r := &reconciled{
+		t: t, clock: clocktesting.NewFakePassiveClock(noon), api: server(t, w.Check, w.Cluster, m).Build(), there: &upCluster{}, check: w.Check,
+	}
 	r.Reconciler = &Reconciler{
 		Client: r.api, Live: r.api, Clusters: r.there, Kinds: &brokenKinds{}, Requests: cyclesOfHosts(), Recorder: events.NewFakeRecorder(100), Clock: r.clock, Unclaimed: Act,
 	}
@@ -87,14 +107,25 @@ func reconciling(t *testing.T, change func(*clusterv1.MachineHealthCheck)) *reco
 // pass reconciles once at that time after noon. It returns when the next reconcile is due, and whether the machine's owner has been asked.
 func (r *reconciled) pass(at time.Duration) (next time.Duration, begun bool) {
 	r.t.Helper()
+	next = r.passOf(at, r.check.Name)
+	return next, OwnerOf(r.get("m")) != NotAsked
+}
+
+// passOf reconciles a check at that time after noon, and returns when the next reconcile is due.
+func (r *reconciled) passOf(at time.Duration, check string) time.Duration {
+	r.t.Helper()
 	r.clock.SetTime(noon.Add(at))
-	result, err := r.Reconcile(r.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(r.check)})
-	m := &clusterv1.Machine{}
-	if err == nil {
-		err = r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: "m"}, m)
-	}
+	result, err := r.Reconcile(r.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: check}})
 	must.Do(r.t, err)
-	return result.RequeueAfter, OwnerOf(m) != NotAsked
+	return result.RequeueAfter
+}
+
+// get returns a stored machine.
+func (r *reconciled) get(name string) *clusterv1.Machine {
+	r.t.Helper()
+	m := &clusterv1.Machine{}
+	must.Do(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, m))
+	return m
 }
 
 func TestTheCacheOfAClusterIsDoubtedThatNoReconcileReadDuringAPause(t *testing.T) {
@@ -112,14 +143,6 @@ func TestTheCacheOfAClusterIsDoubtedThatNoReconcileReadDuringAPause(t *testing.T
 			t.Errorf("after the pause the cache is doubted %d times, want once", r.there.doubted)
 		}
 	}
-}
-
-// machine returns the stored machine that a person has marked.
-func (r *reconciled) machine() *clusterv1.Machine {
-	r.t.Helper()
-	m := &clusterv1.Machine{}
-	must.Do(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: "m"}, m))
-	return m
 }
 
 // outdatedReader is a client whose cache has an old version of a machine.
@@ -147,7 +170,7 @@ func (o outdatedReader) Get(ctx context.Context, key client.ObjectKey, obj clien
 // Another check's opinion enqueues this check before the cache shows what the other check wrote.
 func TestACheckWaitsUntilTheCacheShowsWhatAnotherOneWrote(t *testing.T) {
 	r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
-	written := r.machine()
+	written := r.get("m")
 	written.ResourceVersion = "99999"
 	r.written.Note(written)
 	if next, begun := r.pass(0); begun || next != consistency.Lag {
@@ -288,9 +311,9 @@ func TestAReconcileWaitsForTheCacheToShowItsWrites(t *testing.T) {
 	for name, lost := range map[string]bool{"with an answer": false, "whose answer was lost": true} {
 		r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
 		r.pass(0)
-		before := r.machine()
+		before := r.get("m")
 		if lost {
-			r.Client = interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{
+			r.Client = interceptor.NewClient(r.api, interceptor.Funcs{
 				SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 					return errors.Join(c.SubResource(sub).Patch(ctx, obj, p, opts...), errors.New("the answer was lost"))
 				},
@@ -300,8 +323,8 @@ func TestAReconcileWaitsForTheCacheToShowItsWrites(t *testing.T) {
 			t.Fatal("no remediation was requested")
 		}
 		r.Client, r.Live = outdatedReader{r.api, before}, r.api
-		written := r.machine().ResourceVersion
-		if next, _ := r.pass(2 * time.Second); next != consistency.Lag || r.machine().ResourceVersion != written {
+		written := r.get("m").ResourceVersion
+		if next, _ := r.pass(2 * time.Second); next != consistency.Lag || r.get("m").ResourceVersion != written {
 			t.Errorf("%s: on what was before its write it acts, or waits %s", name, next)
 		}
 		r.Client = r.api
@@ -338,7 +361,7 @@ func TestNoReconcileWaitsForAWriteThatIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
 			r.pass(0)
-			before := r.machine()
+			before := r.get("m")
 			if _, begun := r.pass(time.Second); !begun {
 				t.Fatal("no remediation was requested")
 			}
@@ -362,13 +385,13 @@ func TestNoReconcileWaitsForAWriteThatIsGone(t *testing.T) {
 func TestNoReconcileWaitsForeverForAMachineThatCannotBeRead(t *testing.T) {
 	r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
 	r.pass(0)
-	r.Client = interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{
+	r.Client = interceptor.NewClient(r.api, interceptor.Funcs{
 		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
 			return errors.New("the answer was lost")
 		},
 	})
 	r.pass(time.Second)
-	r.Client, r.Live = r.api, interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{
+	r.Client, r.Live = r.api, interceptor.NewClient(r.api, interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return errors.New("it cannot be decoded")
 		},
@@ -385,7 +408,7 @@ func TestNoReconcileWaitsForeverForAMachineThatCannotBeRead(t *testing.T) {
 
 func TestTheLabelOfACheckIsWrittenEverMoreRarelyWhereAnotherClientRemovesIt(t *testing.T) {
 	r, writes := reconciling(t, func(*clusterv1.MachineHealthCheck) {}), 0
-	r.Client = interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{
+	r.Client = interceptor.NewClient(r.api, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			if obj.GetName() == r.check.Name {
 				writes++

@@ -2,7 +2,6 @@ package machinehealthcheck
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -12,12 +11,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -142,6 +139,14 @@ func askedByHand(t *Target) {
 	t.Machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
 }
 
+// recording returns a reconciler that writes records.
+func recording(c client.Client) *Reconciler {
+	clock := clocktesting.NewFakePassiveClock(noon)
+	return &Reconciler{Client: c, Clock: clock, Records: &records.Records{
+		Client: c, Live: c, Clock: clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
+	}}
+}
+
 // Cluster API core made the request before the check was claimed, and wrote no record.
 func TestARequestThatIsAdoptedHasARecord(t *testing.T) {
 	recorded := requestedBy("", "", func(r *remediationrequest.Metadata) { r.Annotations[mendv1.RecordAnnotation] = "m-1234567890" })
@@ -155,13 +160,8 @@ func TestARequestThatIsAdoptedHasARecord(t *testing.T) {
 		"one of a check of this name before this": {aCheck(a("m", health.Unhealthy, askedByHand, requestedBy("check", "old-uid"))).external(), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			must.Do(t, mendv1.AddToScheme(scheme))
-			server := fake.NewClientBuilder().WithScheme(scheme).Build()
-			r := &Reconciler{Records: &records.Records{
-				Client: server, Live: server, Clock: clocktesting.NewFakePassiveClock(noon),
-				Installed: func(context.Context, string) (bool, error) { return true, nil },
-			}}
+			server := server(t).Build()
+			r := recording(server)
 			p := decide(tc.w)
 			s := p.Decisions[0]
 			if s.Step != AdoptRequest {
@@ -189,11 +189,8 @@ func TestMachinesAreMarkedBeforeTheirRecords(t *testing.T) {
 		defer mu.Unlock()
 		writes = append(writes, what)
 	}
-	scheme := runtime.NewScheme()
-	must.Do(t, errors.Join(clusterv1.AddToScheme(scheme), mendv1.AddToScheme(scheme)))
 	w := aCheck(a("m1", health.Unhealthy, askedByHand), a("m2", health.Unhealthy, askedByHand))
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).
-		WithObjects(w.Targets[0].Machine, w.Targets[1].Machine).WithInterceptorFuncs(interceptor.Funcs{
+	c := server(t, w.Targets[0].Machine, w.Targets[1].Machine).WithInterceptorFuncs(interceptor.Funcs{
 		SubResourcePatch: func(
 			ctx context.Context, c client.Client, name string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption,
 		) error {
@@ -205,11 +202,7 @@ func TestMachinesAreMarkedBeforeTheirRecords(t *testing.T) {
 			return c.Create(ctx, obj, opts...)
 		},
 	}).Build()
-	r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Records: &records.Records{
-		Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(noon),
-		Installed: func(context.Context, string) (bool, error) { return true, nil },
-	}}
-	for _, o := range r.act(t.Context(), w, decide(w)) {
+	for _, o := range recording(c).act(t.Context(), w, decide(w)) {
 		if !o.requested || o.err != nil {
 			t.Errorf("the owner of %s is not asked: %v", o.Target.Name, o.err)
 		}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,7 +68,10 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	checks, err := r.checksOf(ctx, machine)
-	if err != nil || ClusterPaused(cluster) || !r.covers(checks, cluster) {
+	covers := func(check *clusterv1.MachineHealthCheck) bool { return capi.Covers(r.WatchFilterValue, check, nil) }
+	covered := capi.Covers(r.WatchFilterValue, cluster, nil) || // the label of the machine does not count: it may have none
+		slices.ContainsFunc(slices.Collect(maps.Values(checks)), covers)
+	if err != nil || ClusterPaused(cluster) || !covered {
 		return ctrl.Result{}, err
 	}
 	err = r.releaseRequests(ctx, machine, cluster, checks)
@@ -77,16 +82,6 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 	result, conditionsErr := r.removeConditions(ctx, machine, judged, acts)
 	return result, errors.Join(err, conditionsErr)
-}
-
-// covers reports whether cluster or a check of the machine has the watch-filter label of this manager. The machine's label does not count,
-// so that requests are released even if the machine does not have the label.
-func (r *Releaser) covers(checks map[string]*clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
-	covered := capi.Covers(r.WatchFilterValue, cluster, nil)
-	for _, check := range checks {
-		covered = covered || capi.Covers(r.WatchFilterValue, check, nil)
-	}
-	return covered
 }
 
 func (r *Releaser) checksOf(ctx context.Context, machine *clusterv1.Machine) (map[string]*clusterv1.MachineHealthCheck, error) {

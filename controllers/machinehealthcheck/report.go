@@ -36,8 +36,9 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done
 	}
 	r.memory.Store(client.ObjectKeyFromObject(state.Check), next)
 	r.wakeOthers(state, plan, &next)
-	waits := func(decision *Decision) bool { return decision.Spare.blocks() }
-	r.spares.wait(client.ObjectKeyFromObject(state.Check), slices.ContainsFunc(plan.Open, waits))
+	if !slices.ContainsFunc(plan.Open, func(decision *Decision) bool { return decision.Spare.blocks() }) {
+		r.spares.Delete(client.ObjectKeyFromObject(state.Check))
+	}
 	measure(state, plan, done.outcomes)
 	for _, n := range notes {
 		recorder.Send(r.Recorder, n)

@@ -135,8 +135,8 @@ func (state *observed) attachRequests() {
 		}
 		maker, _ := remediationrequest.MadeBy(req)
 		madeBy := func(other Opinion) bool { return other.Check == maker.Name }
-		if i := slices.IndexFunc(target.Others, madeBy); i >= 0 && remediationrequest.IsFor(req, target.Machine) {
-			target.Others[i].InFlight = true
+		if other := first(target.Others, madeBy); other != nil && remediationrequest.IsFor(req, target.Machine) {
+			other.InFlight = true
 			continue
 		}
 		target.Request = req
@@ -186,40 +186,29 @@ func (state *observed) tryTemplate(plan *Plan) {
 	}
 }
 
-// ownership returns whose request target has. If another check of the machine names the template that the request was cloned from, the
-// request most likely belongs to that check.
-func (state *observed) ownership(target *Target) Ownership {
-	owned := ownershipOf(state.Check, target.Machine, target.Request)
-	template := target.Request.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
-	if owned == AdoptableRequest && template != state.Check.Spec.Remediation.TemplateRef.Name {
-		for _, other := range state.Overlaps {
-			if other.template == template && other.selector.Matches(labels.Set(target.Machine.Labels)) {
-				return ForeignRequest
-			}
-		}
-	}
-	return owned
-}
-
-// ownershipOf returns how req, which has the name of machine, relates to check. A request counts only for the Machine whose UID it names. A
-// request left by a deleted Machine of the same name is garbage-collected with that Machine.
+// ownership returns how the request of target, which has its name, relates to the check. A request counts only for the Machine whose UID it
+// names. A request left by a deleted Machine of the same name is garbage-collected with that Machine.
 //
 // A request that is not marked and was cloned from a template of the named kind is from Cluster API core, before the check was claimed. The
-// check may have named another template then. It is adopted, since no other controller would ever delete the request.
-func ownershipOf(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine, req *remediationrequest.Metadata) Ownership {
+// check may have named another template then. It is adopted, since no other controller would ever delete the request, unless another check
+// of the machine names the template: then the request most likely belongs to that check.
+func (state *observed) ownership(target *Target) Ownership {
+	req, ref := target.Request, state.Check.Spec.Remediation.TemplateRef
 	maker, marked := remediationrequest.MadeBy(req)
+	template := req.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
+	others := func(other Overlap) bool {
+		return template != ref.Name && other.template == template && other.selector.Matches(labels.Set(target.Machine.Labels))
+	}
 	switch {
-	case !remediationrequest.IsFor(req, machine):
+	case !remediationrequest.IsFor(req, target.Machine):
 		return ForeignRequest
-	case marked && maker.Name == check.Name && maker.UID == check.UID:
+	case marked && maker.Name == state.Check.Name && maker.UID == state.Check.UID:
 		return OwnRequest
-	case marked && maker.Name == check.Name:
-		return AdoptableRequest
-	case !marked && remediationrequest.ClonedFrom(req, remediationrequest.TemplateKind(check.Spec.Remediation.TemplateRef)):
-		return AdoptableRequest
-	default:
+	case marked && maker.Name != state.Check.Name, !marked && !remediationrequest.ClonedFrom(req, remediationrequest.TemplateKind(ref)),
+		slices.ContainsFunc(state.Overlaps, others):
 		return ForeignRequest
 	}
+	return AdoptableRequest
 }
 
 var cycleKinds = [][]schema.GroupVersionKind{

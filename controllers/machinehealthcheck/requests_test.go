@@ -11,13 +11,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -26,17 +24,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/test/must"
 )
-
-// forbiddenKinds are kinds that cannot be read.
-type forbiddenKinds struct {
-	Kinds
-	err error
-}
-
-func (k forbiddenKinds) Ready(context.Context, schema.GroupVersionKind) (bool, error) {
-	return false, k.err
-}
-func (k forbiddenKinds) InUse() []schema.GroupVersionKind { return nil }
 
 func TestARightThatTheReaderLacksIsNotOneThatTheManagerLacks(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "infrastructure.cluster.x-k8s.io", Resource: "metal3remediations"}, "", nil)
@@ -49,7 +36,7 @@ func TestARightThatTheReaderLacksIsNotOneThatTheManagerLacks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aCheck(a("m", health.Unhealthy)).external()
-			(&Reconciler{Kinds: forbiddenKinds{err: tc.err}}).observeRemediation(t.Context(), w)
+			(&Reconciler{Kinds: &brokenKinds{kind: templateKind, err: tc.err}}).observeRemediation(t.Context(), w)
 			if is := w.Template; is.Known || !strings.HasPrefix(is.Missing, tc.missing) || (tc.missing == "") != (is.Missing == "") {
 				t.Errorf("missing %q, known %t; want missing %q", is.Missing, is.Known, tc.missing)
 			}
@@ -73,10 +60,10 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 			w := aCheck(a("m", health.Unhealthy)).external()
 			ref := &w.Check.Spec.Remediation.TemplateRef
 			ref.APIVersion, ref.Kind = tc.apiVersion, tc.kind
-			kinds := &askedKinds{}
+			kinds := &brokenKinds{}
 			(&Reconciler{Kinds: kinds}).observeRemediation(t.Context(), w)
-			if len(kinds.ready) > 0 {
-				t.Errorf("it would be watched: %v", kinds.ready)
+			if len(kinds.asked) > 0 {
+				t.Errorf("it would be watched: %v", kinds.asked)
 			}
 			next := statusAfter(w, decide(w), nil)
 			c := ConditionOf(next, mendv1.RemediationTemplateAvailable)
@@ -96,26 +83,13 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 	}
 }
 
-// askedKinds notes which kinds it is asked for.
-type askedKinds struct {
-	forbiddenKinds
-	ready []schema.GroupVersionKind
-}
-
-func (k *askedKinds) Ready(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
-	k.ready = append(k.ready, kind)
-	return true, nil
-}
-
 // A request that is not in the cache yet may be from a reconcile that ended before it set conditions. Marked unhealthy without it, the
 // machine would look as if its provider had removed its report.
 func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.T) {
 	w := aCheck(a("m", health.Unhealthy)).external()
 	req, err := w.requestFor(w.Targets[0].Machine)
 	must.Do(t, err)
-	scheme := runtime.NewScheme()
-	must.Do(t, clusterv1.AddToScheme(scheme))
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(w.Targets[0].Machine, req).Build()
+	c := server(t, w.Targets[0].Machine, req).Build()
 	r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
 	_, o := r.carries(t.Context(), w)
 	if !o.again || o.saved == nil || o.requested || o.refused != nil || o.err != nil {
@@ -222,9 +196,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 					append(slices.Clip(notCreated), setUnhealthy)...)
 				*of(&m) = *was
 			}
-			scheme := runtime.NewScheme()
-			must.Do(t, clusterv1.AddToScheme(scheme))
-			c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(m.Machine.DeepCopy()).
+			c := server(t, m.Machine.DeepCopy()).
 				WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(
 					ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption,
 				) error {

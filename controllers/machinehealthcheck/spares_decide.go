@@ -108,17 +108,13 @@ func share(a, b []string) bool {
 func spareCondition(facts *Facts, decision *Decision) {
 	switch {
 	case decision.Spare.blocks():
-		message := decision.BlockedBy(decision.Spare.Lacks).Text + decision.Spare.deadline()
+		message := fmt.Sprintf("%s. Its remediation waits until %s at most (waitForSpare of a RemediationPolicy)",
+			decision.BlockedBy(decision.Spare.Lacks).Text, stamp(decision.Spare.Until))
 		decision.set(mendv1.SpareHostAvailable, metav1.ConditionFalse, string(decision.Spare.Lacks), message)
 	case ConditionOf(decision.Target, mendv1.SpareHostAvailable) == nil:
 	case decision.Spare != nil, decision.InFlight, facts.spareUntil(decision).IsZero(), decision.Verdict.State == health.Healthy:
 		decision.remove(mendv1.SpareHostAvailable)
 	}
-}
-
-// deadline returns a sentence that says until when the remediation waits.
-func (s *Spare) deadline() string {
-	return fmt.Sprintf(". Its remediation waits until %s at most (waitForSpare of a RemediationPolicy)", stamp(s.Until))
 }
 
 // InVain returns a text that a remediation starts although no spare host was found; empty if one was found or none is needed.

@@ -12,22 +12,17 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -35,6 +30,8 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/policy"
 )
 
@@ -74,24 +71,6 @@ func TestBlockedMachinesAreCountedByTheirBlocker(t *testing.T) {
 	r := newPool(t)
 	r.bad("c1", "a")
 	r.bad("c1", "b")
-	counted := func() map[string]float64 {
-		series := make(chan prometheus.Metric, 100)
-		blockedMachines.Collect(series)
-		close(series)
-		all := map[string]float64{}
-		for s := range series {
-			var is dto.Metric
-			must.Do(t, s.Write(&is))
-			labels := map[string]string{}
-			for _, l := range is.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			if labels["namespace"] == "ns" && labels["name"] == "c1" {
-				all[labels["reason"]] = is.GetGauge().GetValue()
-			}
-		}
-		return all
-	}
 	for _, step := range []struct {
 		name string
 		do   func()
@@ -104,7 +83,7 @@ func TestBlockedMachinesAreCountedByTheirBlocker(t *testing.T) {
 	} {
 		step.do()
 		r.pass(time.Minute, "c1")
-		must.Equal(t, step.want, counted(), "%s", step.name)
+		must.Equal(t, step.want, seriesOf(t, blockedMachines, r.check("c1"), "reason"), "%s", step.name)
 	}
 }
 
@@ -203,7 +182,6 @@ func TestHostsThatCannotBeReadAreNotCountedOn(t *testing.T) {
 		says   string
 	}{
 		"without rights":          {func(r *pool) { r.hosts.err = errors.New("you may not") }, "Whether a spare host fits its replacement is not known: you may not"},
-		"without a watch":         {func(r *pool) { r.Hosts = nil }, "not known: this reader does not read hosts"},
 		"without a Metal3Machine": {func(r *pool) { r.noBetween("a") }, "not known: read Metal3Machine ns/a: "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -267,25 +245,21 @@ var betweenKind = infrav1.GroupVersion.WithKind("Metal3Machine")
 
 // pool is a namespace with hosts, and with checks of two clusters that wait for spare hosts.
 type pool struct {
-	*Reconciler
-	t     *testing.T
-	clock *clocktesting.FakePassiveClock
-	api   client.WithWatch
+	*reconciled
 	hosts *hostWatch
 	told  *events.FakeRecorder
 	// then is called once, at the next read of a Metal3Machine: after the hosts were read, before the decision.
 	then func()
 }
 
-// hostWatch is a watch of hosts, which may fail.
+// hostWatch is a watch of hosts, which may fail, or whose first list is under way.
 type hostWatch struct {
-	err   error
-	asked int
+	syncing bool
+	err     error
 }
 
 func (h *hostWatch) Ready(context.Context, schema.GroupVersionKind) (bool, error) {
-	h.asked++
-	return h.err == nil, h.err
+	return !h.syncing && h.err == nil, h.err
 }
 
 func (*hostWatch) Source(handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request]) source.Source {
@@ -294,22 +268,14 @@ func (*hostWatch) Source(handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, r
 
 func newPool(t *testing.T) *pool {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme} {
-		must.Do(t, add(scheme))
-	}
-	scheme.AddKnownTypeWithName(betweenKind, &unstructured.Unstructured{})
-	scheme.AddKnownTypeWithName(betweenKind.GroupVersion().WithKind("Metal3MachineList"), &unstructured.UnstructuredList{})
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{betweenKind.GroupVersion()})
 	mapper.Add(betweenKind, meta.RESTScopeNamespace)
-	b := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithStatusSubresource(&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{})
-	must.Do(t, AddIndexes(t.Context(), indexed{b}))
-	r := &pool{t: t, clock: clocktesting.NewFakePassiveClock(noon), api: b.Build(), hosts: &hostWatch{}}
+	r := &pool{hosts: &hostWatch{}, reconciled: &reconciled{
+		t: t, clock: clocktesting.NewFakePassiveClock(noon), api: server(t).WithRESTMapper(mapper).Build(), there: &upCluster{},
+	}}
 	for _, cluster := range []string{"c1", "c2"} {
-		c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: cluster, UID: types.UID("uid-of-" + cluster)}}
-		for _, kind := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
-			c.Status.Conditions = append(c.Status.Conditions, saidAt(kind, "True", "Test", time.Hour))
-		}
+		c := aCheck().Cluster
+		c.Name, c.UID = cluster, types.UID("uid-of-"+cluster)
 		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: cluster, UID: types.UID("check-of-" + cluster), Generation: 1,
 		}}
@@ -333,7 +299,7 @@ func (r *pool) start() {
 		},
 	})
 	r.Reconciler = &Reconciler{
-		Client: c, Live: c, Clusters: &upCluster{}, Kinds: &brokenKinds{}, Hosts: r.hosts, Requests: cyclesOfHosts(), Recorder: r.told,
+		Client: c, Live: c, Clusters: r.there, Kinds: &brokenKinds{}, Hosts: r.hosts, Metal: metal{found: host.Found{Is: powercycle.HostGone}}, Requests: cyclesOfHosts(), Recorder: r.told,
 		Clock: r.clock, Unclaimed: Act, Ledger: &policy.Ledger{Clock: r.clock},
 	}
 	waits := mendv1.RemediationPolicy{Spec: mendv1.RemediationPolicySpec{WaitForSpare: &mendv1.PolicyWaitForSpare{TimeoutSeconds: 600}}}
@@ -391,21 +357,7 @@ func (r *pool) host(name, pool, has string) {
 	r.has(h)
 }
 
-// pass reconciles a check at that time after noon, and returns when the next reconcile is due.
-func (r *pool) pass(at time.Duration, check string) time.Duration {
-	r.t.Helper()
-	r.clock.SetTime(noon.Add(at))
-	result, err := r.Reconcile(r.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: check}})
-	must.Do(r.t, err)
-	return result.RequeueAfter
-}
-
-func (r *pool) get(name string) *clusterv1.Machine {
-	r.t.Helper()
-	m := &clusterv1.Machine{}
-	must.Do(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, m))
-	return m
-}
+func (r *pool) pass(at time.Duration, check string) time.Duration { return r.passOf(at, check) }
 
 // asked returns the machines whose owners were asked to remediate them.
 func (r *pool) asked() string {

@@ -2,7 +2,6 @@ package machinehealthcheck
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -146,37 +146,26 @@ func sameStatus(a, b clusterv1.MachineHealthCheckStatus) bool {
 // recordOwner gives the check the label and the owner reference of its Cluster, as Cluster API does. `clusterctl move` and the deletion of
 // the Cluster then include the check.
 func (r *Reconciler) recordOwner(ctx context.Context, state *observed) error {
-	owner := metav1.OwnerReference{
+	owned := state.Check.DeepCopy()
+	owned.OwnerReferences = util.EnsureOwnerRef(owned.OwnerReferences, metav1.OwnerReference{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: state.Cluster.Name, UID: state.Cluster.UID,
-	}
-	owners := slices.DeleteFunc(slices.Clone(state.Check.OwnerReferences), func(o metav1.OwnerReference) bool {
-		return o.Kind == owner.Kind && strings.HasPrefix(o.APIVersion, clusterv1.GroupVersion.Group+"/") && o.Name == owner.Name
 	})
-	owners = append(owners, owner)
-	labelled := state.Check.Labels[clusterv1.ClusterNameLabel] == state.Check.Spec.ClusterName
-	if labelled && slices.Contains(state.Check.OwnerReferences, owner) {
+	metav1.SetMetaDataLabel(&owned.ObjectMeta, clusterv1.ClusterNameLabel, state.Check.Spec.ClusterName)
+	if equality.Semantic.DeepEqual(owned.ObjectMeta, state.Check.ObjectMeta) {
 		return nil
 	}
 	if until := state.before.did[state.Check.UID].Until(state.Now); state.Now.Before(until) {
 		state.lookAgainIn(until.Sub(state.Now))
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": state.Check.ResourceVersion,
-		"labels":          map[string]string{clusterv1.ClusterNameLabel: state.Check.Spec.ClusterName},
-		"ownerReferences": owners,
-	}})
-	if err != nil {
-		return fmt.Errorf("encode the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(state.Check), err)
-	}
-	saved := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: state.Check.Name, Namespace: state.Check.Namespace}}
-	if err := r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	patch := client.MergeFromWithOptions(state.Check, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, owned, patch); err != nil {
 		return fmt.Errorf("write the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(state.Check), err)
 	}
-	state.before.did[state.Check.UID] = state.before.did[state.Check.UID].Again(string(owner.UID), state.Now)
+	state.before.did[state.Check.UID] = state.before.did[state.Check.UID].Again(string(state.Cluster.UID), state.Now)
 	// The status is written next, on top of this version.
 	check := *state.Check
-	check.ResourceVersion, state.Check = saved.ResourceVersion, &check
+	check.ResourceVersion, state.Check = owned.ResourceVersion, &check
 	return nil
 }
 

@@ -118,7 +118,7 @@ func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 	targets := w.Targets
 	w.Targets, w.view = nil, workload.Seen(health.Up, nil)
 	for _, target := range targets {
-		w.add(target.Machine, nil, false)
+		w.add(&Target{Machine: target.Machine})
 	}
 	c := ConditionOf(statusAfter(w, decide(w), nil), mendv1.TargetsExclusive)
 	want := "* 1 of 2 targets are selected by MachineHealthCheck newer too: each acts by its own rules and limits, and one remediation " +
@@ -180,7 +180,6 @@ func TestACheckSaysWhichCapacityIsNotBack(t *testing.T) {
 	w := aCheck()
 	says := func(is Capacity) string {
 		w.Capacity = is
-		w.Capacity.Reported = ConditionOf(w.Check, mendv1.CapacityBack) != nil
 		w.Check = statusAfter(w, decide(w), nil)
 		c := ConditionOf(w.Check, mendv1.CapacityBack)
 		if c == nil {

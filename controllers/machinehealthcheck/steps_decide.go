@@ -60,6 +60,9 @@ var reasons = map[health.Reason]struct {
 // It sets nothing on a machine that an older check acts on. A pending or unknown machine keeps its request and the conditions of Cluster
 // API, so that a node whose Ready turns from Unknown to False does not lose its remediation halfway.
 func stepFor(facts *Facts, plan *Plan, decision *Decision) {
+	if Deleting(decision.Target.Machine) { // deletion removes the node: that is no new failure
+		return
+	}
 	switch decision.Verdict.State {
 	case health.Healthy:
 		healthyStep(facts, decision)
@@ -67,7 +70,7 @@ func stepFor(facts *Facts, plan *Plan, decision *Decision) {
 		unhealthyStep(facts, plan, decision)
 	case health.Starting, health.Pending, health.Unknown:
 	}
-	if decision.Target.OlderCheck != "" || Deleting(decision.Target.Machine) || decision.outranked(facts.Now) {
+	if decision.Target.OlderCheck != "" || decision.outranked(facts.Now) {
 		return
 	}
 	if decision.Verdict.State == health.Healthy || decision.Verdict.State == health.Unhealthy {
@@ -78,9 +81,6 @@ func stepFor(facts *Facts, plan *Plan, decision *Decision) {
 
 func healthyStep(facts *Facts, decision *Decision) {
 	target := decision.Target
-	if Deleting(target.Machine) {
-		return
-	}
 	switch {
 	case target.RequestDeleting():
 	case target.Ownership == OwnRequest:
@@ -115,8 +115,8 @@ func healthyByThisAlone(facts *Facts, decision *Decision) {
 
 func unhealthyStep(facts *Facts, plan *Plan, decision *Decision) {
 	target := decision.Target
-	if target.OlderCheck != "" || Deleting(target.Machine) || awaits(facts, decision) {
-		return // deletion removes the node: that is no new failure
+	if target.OlderCheck != "" || awaits(facts, decision) {
+		return
 	}
 	if held := decision.Held(facts.Now); len(held) > 0 {
 		decision.set(HealthCheckSucceeded, metav1.ConditionFalse, reasons[held[0].Reason].reason, "")
@@ -313,13 +313,9 @@ func blockedCondition(decision *Decision) metav1.Condition {
 		cond.Reason = cmp.Or(cond.Reason, blocker.Reason)
 		lines = append(lines, line(&blocker.Blocker))
 	}
-	switch len(lines) {
-	case 0:
+	if len(lines) == 0 {
 		return metav1.Condition{}
-	case 1:
-		cond.Message = lines[0]
-	default:
-		cond.Message = "* " + strings.Join(lines, "\n* ")
 	}
+	cond.Message = bulleted(lines)
 	return cond
 }

@@ -43,14 +43,12 @@ type Target struct {
 	// Unusable is why no request can be created for the Machine from the template; nil if one can, or if that was not tried.
 	Unusable error
 
-	leftAlone bool
 	// quiet is the decision about a healthy machine, reused while there is nothing to decide; nil before.
 	quiet *Decision
 	// last is the target of the same name in the reconcile before, until Health is set; nil if there was none.
 	last *Target
-	// place is what was reported to the ledger of RemediationPolicies about a quiet machine, with hostLabels; nil before.
-	place      *place.Target
-	hostLabels *hostLabels
+	// place is what was reported to the ledger of RemediationPolicies about a quiet machine; nil before.
+	place *place.Target
 }
 
 // Host is what matters of the host of a Machine before its owner is asked to replace it.
@@ -244,15 +242,10 @@ func (target *Target) stuck(now time.Time) bool {
 
 // olderAnswer returns the v1beta1 condition if the owner of machine has answered in it; nil if it is as kubemend wrote it.
 func olderAnswer(machine *clusterv1.Machine) *clusterv1.Condition {
-	list := machine.GetV1Beta1Conditions()
-	i := slices.IndexFunc(list, func(cond clusterv1.Condition) bool {
+	return first(machine.GetV1Beta1Conditions(), func(cond clusterv1.Condition) bool {
 		return cond.Type == clusterv1.MachineOwnerRemediatedV1Beta1Condition && cond.Status == corev1.ConditionFalse &&
 			(cond.Message != "" || cond.Reason != clusterv1.WaitingForRemediationV1Beta1Reason)
 	})
-	if i < 0 {
-		return nil
-	}
-	return &list[i]
 }
 
 // OwnerOf returns how far the owner of machine has got.
@@ -265,6 +258,15 @@ func OwnerOf(machine *clusterv1.Machine) Owner {
 		return CannotRemediate
 	}
 	return Asked
+}
+
+// OwnerAnswer returns the reason that the owner of machine gives for not having replaced it yet; empty if it was not asked or gave none.
+func OwnerAnswer(machine *clusterv1.Machine) string {
+	asked := ConditionOf(machine, OwnerRemediated)
+	if asked == nil || asked.Status != metav1.ConditionFalse || asked.Reason == waitingForRemediation {
+		return ""
+	}
+	return asked.Reason
 }
 
 func owned(machine *clusterv1.Machine) bool { return metav1.GetControllerOfNoCopy(machine) != nil }

@@ -32,22 +32,24 @@ func find(name string, lists ...[]*Target) *Target {
 	return nil
 }
 
-// observeMachines finds the Machines that the check selects, and their Nodes in the cache. A Machine that is the same pointer in the cache
-// keeps its Target and its place in the order, since building thousands of Targets takes longer than judging them. All Targets are built
-// anew if the check or the kinds of answering owners have changed. add builds one anew if its Node or another check's opinion has changed.
+// observeMachines finds the Machines that the check selects, and their Nodes in the cache. Machines that are the same pointers in the cache
+// stay in their order, since sorting thousands takes longer than judging them.
 func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error {
 	list, err := r.machinesOf(ctx, client.ObjectKeyFromObject(state.Cluster))
 	if err != nil {
 		return err
 	}
-	changed := sets.New(list...)
-	same := slices.DeleteFunc(slices.Concat(state.before.targets, state.before.skipped), func(last *Target) bool {
-		there := changed.Has(last.Machine)
-		changed.Delete(last.Machine)
-		return !there
-	})
 	state.answering = map[string]bool{"MachineSet": true, "KubeadmControlPlane": true} // of Cluster API
 	maps.Copy(state.answering, state.before.answering)
+	changed, same := sets.New(list...), []*Target(nil)
+	if state.sameRules() {
+		same = slices.DeleteFunc(slices.Concat(state.before.targets, state.before.skipped), func(last *Target) bool {
+			return !changed.Has(last.Machine)
+		})
+	}
+	for _, last := range same {
+		changed.Delete(last.Machine)
+	}
 	for machine := range changed {
 		if kind := AnsweringOwner(machine); kind != "" {
 			state.answering[kind] = true
@@ -58,22 +60,25 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error
 		// A check stores its opinion before it acts. Read after the Machines, no opinion is older than they are.
 		other.opinions = r.memory.of(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.Name}).decided.Opinions
 	}
-	if !state.sameRules() || len(state.answering) != len(state.before.answering) {
-		changed, same = sets.New(list...), nil
-	}
-	state.Targets = make([]*Target, 0, len(list))
 	if state.view.Link == health.Up {
 		state.identified = state.view.Identified()
 	}
+	targets := make([]Target, 0, len(list)) // one allocation
 	for _, last := range same {
-		state.add(last.Machine, last, true)
+		targets = append(targets, Target{Machine: last.Machine, last: last})
 	}
-	inOrder := func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) }
-	for _, machine := range slices.SortedFunc(maps.Keys(changed), inOrder) {
+	for machine := range changed {
 		if state.selector.Matches(labels.Set(machine.Labels)) {
-			state.add(machine, find(machine.Name, state.before.targets, state.before.skipped), false)
+			targets = append(targets, Target{Machine: machine, last: find(machine.Name, state.before.targets, state.before.skipped)})
 		}
 	}
+	state.Targets = make([]*Target, 0, len(list))
+	for i := range targets {
+		state.add(&targets[i])
+	}
+	inOrder := func(a, b *Target) int { return byName(a, b.Name) }
+	slices.SortFunc(state.Targets, inOrder)
+	slices.SortFunc(state.Skipped, inOrder)
 	if len(state.Targets)+len(state.Skipped) == 0 && r.Live != nil {
 		state.SelectsNothing = r.noTemplateMatches(ctx, state)
 	}
@@ -97,56 +102,43 @@ func (r *Reconciler) noTemplateMatches(ctx context.Context, state *observed) boo
 	})
 }
 
-// add adds a selected Machine to the targets, or to the skipped machines. last is its target in the reconcile before; same says that the
-// Machine and the rules of the check have not changed since.
-func (state *observed) add(machine *clusterv1.Machine, last *Target, same bool) {
-	found := state.heard(machine)
+// add adds a target to the targets, or to the skipped machines.
+func (state *observed) add(target *Target) {
+	machine, last := target.Machine, target.last
 	switch {
 	case state.view.Link != health.Up:
-	case same && state.identified.Has(last.Node):
-		found.Node = last.Node
+	case last != nil && last.Machine == machine && state.identified.Has(last.Node):
+		target.Node = last.Node // looking it up takes longer
 	default:
-		if found.Node, found.OtherNode = state.view.NodeOf(machine); machine.Status.NodeRef.Name == "" {
-			found.Node = nil // Cluster API has not found it yet
+		if target.Node, target.OtherNode = state.view.NodeOf(machine); machine.Status.NodeRef.Name == "" {
+			target.Node = nil // Cluster API has not found it yet
 		}
 	}
-	added := last
-	if same && last.Node == found.Node && last.OtherNode == found.OtherNode && last.OlderCheck == found.OlderCheck &&
-		len(last.Others)+len(found.Others) == 0 {
-		added.Request, added.Ownership, added.Cycle, added.Host, added.Unusable = nil, NoRequest, nil, nil, nil
+	if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
+		target.OwnerKindSilent = !state.answering[owner.Kind]
+	}
+	leftAlone := len(LeftAloneBy(machine)) > 0
+	state.hear(target, leftAlone)
+	if leftAlone {
+		state.Skipped = append(state.Skipped, target)
 	} else {
-		changed := found // a copy, so that found is not allocated on the heap
-		changed.leftAlone = len(LeftAloneBy(machine)) > 0
-		if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
-			changed.OwnerKindSilent = !state.answering[owner.Kind]
-		}
-		added, changed.last = &changed, last
+		state.Targets = append(state.Targets, target)
 	}
-	list := &state.Targets
-	if added.leftAlone {
-		list = &state.Skipped
-	}
-	at := len(*list)
-	if !same {
-		at, _ = slices.BinarySearchFunc(*list, machine.Name, byName)
-	}
-	*list = slices.Insert(*list, at, added)
 }
 
-// heard returns machine as a target with the opinions of other checks.
-func (state *observed) heard(machine *clusterv1.Machine) Target {
-	target := Target{Machine: machine}
+// hear adds the opinions of other checks that select target, and counts the targets that they share.
+func (state *observed) hear(target *Target, leftAlone bool) {
 	for i := range state.Overlaps {
 		other := &state.Overlaps[i]
-		if !other.selector.Matches(labels.Set(machine.Labels)) {
+		if !other.selector.Matches(labels.Set(target.Machine.Labels)) {
 			continue
 		}
-		if len(LeftAloneBy(machine)) == 0 {
+		if !leftAlone {
 			other.Shared++
 		}
 		switch {
 		case other.Acting:
-			opinion := other.opinions[machine.UID]
+			opinion := other.opinions[target.UID]
 			opinion.Check, opinion.Older = other.Name, other.Older
 			opinion.Heard = opinion.Heard || !state.before.lasts || state.Mode != Active // only checks that act wait for opinions
 			target.Others = append(target.Others, opinion)
@@ -154,7 +146,6 @@ func (state *observed) heard(machine *clusterv1.Machine) Target {
 			target.OlderCheck = other.Name
 		}
 	}
-	return target
 }
 
 // observeNodes finds out what is known of the Nodes of the targets. A target whose objects are the same in the cache keeps its facts:
@@ -162,21 +153,13 @@ func (state *observed) heard(machine *clusterv1.Machine) Target {
 func (r *Reconciler) observeNodes(ctx context.Context, state *observed) {
 	state.stateLink()
 	gone := r.findNodes(ctx, state)
-	for _, list := range [][]*Target{state.Targets, state.Skipped} {
-		for i, target := range list {
-			known, last := knownOf(state, target, gone), target
-			if target.Health == nil {
-				last, target.last = target.last, nil
-			}
-			switch {
-			case last == nil || !state.sameRules() || last.Machine != target.Machine || last.Node != target.Node ||
-				last.OtherNode != target.OtherNode || last.OlderCheck != target.OlderCheck || last.Health.Node != known:
-				again := *target // a copy: the reconcile may fail, and the next one needs the old target
-				again.quiet, again.place, list[i] = nil, nil, &again
-				state.stateHealth(&again, known, last)
-			case last != target:
-				target.Seen, target.Health = last.Seen, last.Health
-			}
+	for _, target := range slices.Concat(state.Targets, state.Skipped) {
+		known, last := knownOf(state, target, gone), target.last
+		if target.last = nil; last == nil || !state.sameRules() || last.Machine != target.Machine || last.Node != target.Node ||
+			last.OtherNode != target.OtherNode || last.OlderCheck != target.OlderCheck || last.Health.Node != known {
+			state.stateHealth(target, known, last)
+		} else {
+			target.Seen, target.Health, target.quiet, target.place = last.Seen, last.Health, last.quiet, last.place
 		}
 	}
 }

@@ -20,18 +20,10 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
-
-// noNodes is a workload cluster that has only the nodes in the cache.
-type noNodes struct{ Clusters }
-
-func (noNodes) NodesExist(context.Context, client.ObjectKey, []string) (map[string]bool, error) {
-	return nil, nil
-}
 
 // fleet has machines and nodes as caches keep them: each change is a new object.
 type fleet struct {
@@ -113,7 +105,7 @@ func (f *fleet) seen(ctx context.Context, t must.T, r *Reconciler, now time.Time
 	for _, change := range changes {
 		change(w)
 	}
-	r.Clusters, r.machines = noNodes{}, f.machines
+	r.Clusters, r.machines = &upCluster{}, f.machines
 	w.selector, _ = selectorOf(w.Check)
 	r.memory.recall(w)
 	must.Do(t, r.observeMachines(ctx, w))
@@ -263,7 +255,7 @@ func TestWhichNodeAMachineHasDoesNotDependOnTheReconcileBefore(t *testing.T) {
 // The first reconcile of a check writes all machines: two versions of thousands would be in memory until it ends.
 func TestOfAMachineThatWasWrittenNoMoreIsKeptThanIsAsked(t *testing.T) {
 	r, w := reconciling(t, func(*clusterv1.MachineHealthCheck) {}), aCheck(a("m", health.Unhealthy))
-	w.Targets[0].Machine = r.machine()
+	w.Targets[0].Machine = r.get("m")
 	of(w.Targets[0]).verdict = health.Verdict{State: health.Unhealthy, Findings: []health.Finding{{Reason: health.MarkedByHand}}}
 	if done := r.act(t.Context(), w, decide(w)); len(done) != 1 || done[0].saved == nil || len(w.Targets[0].Machine.Labels) > 0 {
 		t.Fatalf("it is not written, or all of it is kept: %+v", done)

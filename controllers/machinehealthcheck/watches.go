@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -82,14 +81,9 @@ func (r *Reconciler) SetupWithManager(
 		WatchesRawSource(source.Func(r.hear)).
 		WatchesRawSource(r.Kinds.Source(remediationrequest.Changed(
 			enqueue.FirstAtOnce[*remediationrequest.Metadata](&r.merging, r.checksOfRequest)))).
-		WatchesRawSource(r.Kinds.Source(records.Hears[*remediationrequest.Metadata](r.Records)))
-	if r.Hosts != nil {
-		controlled = controlled.WatchesRawSource(r.Hosts.Source(r.hostLabels.heard(r))).
-			WatchesRawSource(r.Hosts.Source(fitting{enqueue.FirstAtOnce[*bmov1alpha1.BareMetalHost](&r.merging, r.checksOfHost)}))
-	}
-	if r.Records != nil {
-		controlled = controlled.WatchesRawSource(r.Records.Missing.Into(r.onMissing))
-	}
+		WatchesRawSource(r.Kinds.Source(records.Hears[*remediationrequest.Metadata](r.Records))).
+		WatchesRawSource(r.Hosts.Source(r.hostEvents())).
+		WatchesRawSource(r.Records.Missing.Into(r.onMissing))
 	if r.controller, err = controlled.Build(r); err != nil {
 		return fmt.Errorf("set up the MachineHealthCheck controller: %w", err)
 	}
@@ -101,7 +95,7 @@ func (r *Reconciler) hear(ctx context.Context, queue workqueue.TypedRateLimiting
 	r.wake = func(check types.NamespacedName, in time.Duration) {
 		queue.AddAfter(reconcile.Request{NamespacedName: check}, in)
 	}
-	r.Ledger.SetUp(policy.MachineHealthCheck, func() []reconcile.Request { return r.checksOf(ctx, "") }, queue.AddAfter)
+	r.Ledger.SetUp(policy.MachineHealthCheck, func() []reconcile.Request { return r.checks(ctx, anyCheck) }, queue.AddAfter)
 	return nil
 }
 
@@ -198,8 +192,11 @@ func (r *Reconciler) checkAndOthers(ctx context.Context, obj client.Object) []re
 // checksOfRequest maps a remediation request to the checks of its machine and to the check that made it, and a template to the checks that
 // name it. Only for a template are all checks searched: a request has a dozen events, a template hardly any.
 func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []reconcile.Request {
-	if strings.HasSuffix(obj.GetObjectKind().GroupVersionKind().Kind, remediationrequest.TemplateSuffix) {
-		return r.checksOfTemplate(ctx, obj)
+	if kind := obj.GetObjectKind().GroupVersionKind(); strings.HasSuffix(kind.Kind, remediationrequest.TemplateSuffix) {
+		return r.checks(ctx, func(check *clusterv1.MachineHealthCheck) bool {
+			ref := check.Spec.Remediation.TemplateRef
+			return ref.IsDefined() && ref.Name == obj.GetName() && remediationrequest.TemplateKind(ref) == kind
+		}, client.InNamespace(obj.GetNamespace()))
 	}
 	var checks []reconcile.Request
 	if maker, marked := remediationrequest.MadeBy(obj); marked {
@@ -214,35 +211,32 @@ func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []r
 	return checks
 }
 
-func (r *Reconciler) checksOfTemplate(ctx context.Context, obj client.Object) []reconcile.Request {
+// checksIn returns the checks of a cluster that select a machine with these labels, or all if machine is nil.
+func (r *Reconciler) checksIn(ctx context.Context, cluster client.ObjectKey, machine labels.Set) []reconcile.Request {
+	return r.checks(ctx, func(check *clusterv1.MachineHealthCheck) bool {
+		selector, err := selectorOf(check)
+		return machine == nil || err == nil && selector.Matches(machine)
+	}, client.InNamespace(cluster.Namespace), client.MatchingFields{clusterIndex: cluster.Name})
+}
+
+// checks returns the listed checks that are wanted.
+func (r *Reconciler) checks(
+	ctx context.Context, wanted func(*clusterv1.MachineHealthCheck) bool, options ...client.ListOption,
+) []reconcile.Request {
 	list := &clusterv1.MachineHealthCheckList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil // the cache is shutting down
 	}
 	var checks []reconcile.Request
 	for i := range list.Items {
-		ref := list.Items[i].Spec.Remediation.TemplateRef
-		if ref.IsDefined() && ref.Name == obj.GetName() && remediationrequest.TemplateKind(ref) == obj.GetObjectKind().GroupVersionKind() {
+		if wanted(&list.Items[i]) {
 			checks = append(checks, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}
 	return checks
 }
 
-// checksIn returns the checks of a cluster that select a machine with these labels, or all if machine is nil.
-func (r *Reconciler) checksIn(ctx context.Context, cluster client.ObjectKey, machine labels.Set) []reconcile.Request {
-	listed, err := listChecks(ctx, r.Client, cluster)
-	if err != nil {
-		return nil // the cache is shutting down
-	}
-	var checks []reconcile.Request
-	for i := range listed {
-		if selector, err := selectorOf(&listed[i]); machine == nil || err == nil && selector.Matches(machine) {
-			checks = append(checks, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&listed[i])})
-		}
-	}
-	return checks
-}
+func anyCheck(*clusterv1.MachineHealthCheck) bool { return true }
 
 // checkChanges drops changes of only the status of a check, which kubemend writes.
 func checkChanges() predicate.Predicate {

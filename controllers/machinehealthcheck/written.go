@@ -46,7 +46,7 @@ func (r *Reconciler) Written(
 	plan.Grant.Remaining = int(ptr.Deref(check.Status.RemediationsAllowed, 0))
 	facts.addMachines(machines)
 	told := map[string]*metav1.Condition{}
-	for i, verdict := range judge(facts, nil) {
+	for i, verdict := range judge(facts) {
 		decision := &Decision{Target: facts.Targets[i], Verdict: verdict}
 		told[decision.Target.Name] = decision.written(facts, plan)
 		plan.Decisions = append(plan.Decisions, decision)
