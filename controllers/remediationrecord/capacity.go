@@ -36,7 +36,7 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 		return fmt.Errorf("read what the capacity of Machine %s/%s waits for: %w", subject.Namespace, subject.Name, err)
 	}
 	story := facts.Story()
-	o.story, o.facts.Capacity = &story, capacityOf(&story, subject.Namespace)
+	o.facts.Story, o.facts.Replacement = &story, replacementIn(&story)
 	return nil
 }
 
@@ -88,25 +88,17 @@ func makerOf(s capacity.Subject) string {
 	return ""
 }
 
-// capacityOf returns what a record needs of a story.
-func capacityOf(s *capacity.Story, namespace string) Capacity {
-	c := Capacity{
-		Known: s.Stage != capacity.Unread, Reason: s.Reason, Since: s.Since, Over: s.Stage == capacity.NotReplaced,
-		Object: mendv1.RecordRef{Kind: s.WaitsFor.Kind, Namespace: s.WaitsFor.Namespace, Name: s.WaitsFor.Name},
-		Back:   s.Stage == capacity.Back && s.Reason != capacity.Recovered, Healthy: s.Healthy, Others: s.Ready,
-	}
+// replacementIn returns the machine that replaces the target according to a story; nil if there is none.
+func replacementIn(s *capacity.Story) *mendv1.RecordReplacement {
 	if s.New == nil {
-		return c
+		return nil
 	}
-	c.Replacement = &mendv1.RecordReplacement{
-		Machine: refTo(s.New, clusterv1.GroupVersion.WithKind(machineKind)), Guessed: s.Replacement.Guess(),
-	}
+	by := &mendv1.RecordReplacement{Machine: refTo(s.New, clusterv1.GroupVersion.WithKind(machineKind)), Guessed: s.Replacement.Guess()}
 	if s.New.Status.NodeRef.IsDefined() {
-		c.Replacement.Node = NodeRef(s.New.Status.NodeRef.Name, "")
+		by.Node = NodeRef(s.New.Status.NodeRef.Name, "")
 	}
 	if s.Host != "" {
-		version := bmov1alpha1.GroupVersion.String()
-		c.Replacement.Host = &mendv1.RecordRef{APIVersion: version, Kind: hostKind, Namespace: namespace, Name: s.Host}
+		by.Host = &mendv1.RecordRef{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: hostKind, Namespace: s.New.Namespace, Name: s.Host}
 	}
-	return c
+	return by
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/capacity"
 )
 
 func later(d time.Duration) time.Time { return noon.Add(d) }
@@ -65,8 +66,11 @@ func withRequest(change func(*Request)) func(*Facts) {
 	}
 }
 
-func replacedBy(is *mendv1.RecordReplacement, healthy bool) Capacity {
-	return Capacity{Known: true, Back: true, Reason: "Replaced", Since: later(9 * time.Minute), Replacement: is, Healthy: healthy}
+func replacedBy(by *mendv1.RecordReplacement, healthy bool) func(*Facts) {
+	return func(f *Facts) {
+		f.Story = &capacity.Story{Stage: capacity.Back, Reason: "Replaced", Since: later(9 * time.Minute), Healthy: healthy}
+		f.Replacement = by
+	}
 }
 
 func both(changes ...func(*Facts)) func(*Facts) {
@@ -96,20 +100,20 @@ func TestHowARecordEnds(t *testing.T) {
 		back time.Time
 	}{
 		"a machine that its owner has replaced is replaced": {
-			f:    at(ten, both(gone, func(f *Facts) { f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: m2}, true) })),
+			f:    at(ten, both(gone, replacedBy(&mendv1.RecordReplacement{Machine: m2}, true))),
 			want: mendv1.RecordReplaced, back: later(9 * time.Minute),
 		},
-		"not before the new machine is healthy":       {f: at(ten, both(gone, func(f *Facts) { f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: m2}, false) }))},
-		"and not by itself":                           {f: at(ten, both(gone, func(f *Facts) { f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: m1}, true) }))},
-		"nor by a machine that is not known":          {f: at(ten, both(gone, func(f *Facts) { f.Capacity = replacedBy(nil, true) }))},
-		"by all machines of a rollout it is replaced": {f: at(ten, both(gone, func(f *Facts) { f.Capacity = Capacity{Known: true, Back: true, Others: 3} })), want: mendv1.RecordReplaced, back: later(ten)},
+		"not before the new machine is healthy":       {f: at(ten, both(gone, replacedBy(&mendv1.RecordReplacement{Machine: m2}, false)))},
+		"and not by itself":                           {f: at(ten, both(gone, replacedBy(&mendv1.RecordReplacement{Machine: m1}, true)))},
+		"nor by a machine that is not known":          {f: at(ten, both(gone, replacedBy(nil, true)))},
+		"by all machines of a rollout it is replaced": {f: at(ten, both(gone, func(f *Facts) { f.Story = &capacity.Story{Stage: capacity.Back, Ready: 3} })), want: mendv1.RecordReplaced, back: later(ten)},
 		"a machine whose owner is scaled down is gone": {
-			f:    at(ten, both(gone, func(f *Facts) { f.Capacity = Capacity{Known: true, Over: true, Reason: "ScaledDown"} })),
+			f:    at(ten, both(gone, func(f *Facts) { f.Story = &capacity.Story{Stage: capacity.NotReplaced, Reason: "ScaledDown"} })),
 			want: mendv1.RecordGone, by: "ScaledDown",
 		},
 		"but not while it is being deleted": {f: at(ten, both(asked, func(f *Facts) {
 			f.Target.Deleting = later(time.Minute)
-			f.Capacity = Capacity{Known: true, Over: true, Reason: "ScaledDown"}
+			f.Story = &capacity.Story{Stage: capacity.NotReplaced, Reason: "ScaledDown"}
 		}))},
 		"a machine that is gone waits while its capacity cannot be read":    {f: at(ten, gone)},
 		"a machine that is gone is not healed, whatever its conditions are": {f: at(ten, both(gone, healthy))},
@@ -299,14 +303,17 @@ func TestWaits(t *testing.T) {
 		{8 * time.Minute, "HostChosen", time.Minute, true}, // hidden, too
 	} {
 		f.Now = later(found.at)
-		f.Capacity = Capacity{Known: found.known, Reason: found.reason}
+		f.Story = &capacity.Story{Reason: found.reason}
+		if !found.known {
+			f.Story.Stage = capacity.Unread
+		}
 		if found.since > 0 {
-			f.Capacity.Since = later(found.since)
+			f.Story.Since = later(found.since)
 		}
 		f.Status = Decide(f).Status
 	}
 	f.Now, f.Target.Exists = later(10*time.Minute), false
-	f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: m2, Guessed: true}, true)
+	replacedBy(&mendv1.RecordReplacement{Machine: m2, Guessed: true}, true)(&f)
 	got := Decide(f).Status
 	want := map[string]float64{"WaitingForRemediation": 89 + 60, "DrainingNode": 150 + 30, "NoHost": 150, "HostChosen": 60} // until the capacity was back
 	must.Equal(t, want, waitedOf(&got), "at its end")
@@ -319,7 +326,7 @@ func TestARecordIsBounded(t *testing.T) {
 	f := at(time.Minute, asked)
 	for i := range 200 {
 		f.Now = f.Now.Add(time.Hour)
-		f.Capacity = Capacity{Known: true, Reason: string(rune('A' + i))}
+		f.Story = &capacity.Story{Reason: string(rune('A' + i))}
 		f.Requests = append(f.Requests, Request{RecordRef: mendv1.RecordRef{Kind: "R", UID: string(rune('A' + i))}, Failed: true})
 		f.Target.Asked = time.Time{} // withdrawn, then asked again
 		f.Status = Decide(f).Status
@@ -336,7 +343,7 @@ func TestWaitsLeaveRoomForSteps(t *testing.T) {
 	f := at(time.Minute, asked)
 	for i := range 200 {
 		f.Now = f.Now.Add(time.Minute)
-		f.Capacity = Capacity{Known: true, Reason: string(rune('A' + i%2))}
+		f.Story = &capacity.Story{Reason: string(rune('A' + i%2))}
 		f.Status = Decide(f).Status
 	}
 	if n := len(f.Status.Steps); n != 32 { // the rest is left for two steps of each of 16 requests
@@ -354,12 +361,12 @@ func TestAMovedRecordIsFollowedByNames(t *testing.T) {
 	f := at(10*time.Minute, both(gone, func(f *Facts) {
 		f.Moved = true
 		f.Status.Replacement = &mendv1.RecordReplacement{Machine: m2}
-		f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: there}, true)
+		replacedBy(&mendv1.RecordReplacement{Machine: there}, true)(f)
 	}))
 	if got := Decide(f).Status; got.Outcome != mendv1.RecordReplaced || last(&got, ReplacementFound) != nil {
 		t.Errorf("ended as %q with %v", got.Outcome, got.Steps)
 	}
-	f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1", UID: "here"}}, true)
+	replacedBy(&mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1", UID: "here"}}, true)(&f)
 	if got := Decide(f).Status; got.Outcome != "" {
 		t.Errorf("replaced by itself: %q", got.Outcome)
 	}
@@ -397,7 +404,7 @@ func TestAMachineOfTheSameNameReplacesByItsUID(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := at(10*time.Minute, both(gone, func(f *Facts) {
 				f.Target.UID = tc.target
-				f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1", UID: tc.other}}, true)
+				replacedBy(&mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1", UID: tc.other}}, true)(f)
 			}))
 			if got := Decide(f).Status; got.Outcome != tc.want {
 				t.Errorf("it ends as %q, want %q", got.Outcome, tc.want)

@@ -18,7 +18,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -39,8 +38,6 @@ type observed struct {
 	check       client.Object
 	templates   []corev1.ObjectReference
 	checkUnread bool
-	// story is what the capacity waits for; nil if it was not read.
-	story *capacity.Story
 }
 
 // observe reads an open record and what it is about. It returns nil if the record is not open, or not this manager's. The record always
