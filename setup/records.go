@@ -52,7 +52,7 @@ func (m knowsOurs) RESTMapping(kind schema.GroupKind, versions ...string) (*meta
 // newHosts returns the reader of hosts for checks and records.
 func (p *program) newHosts() *host.Hosts {
 	reader := hostReader{
-		Client: p.live, recent: &records.Recent{Live: p.live, Clock: clock.RealClock{}}, caches: p.GetClient(), namespace: p.o.namespace,
+		Client: p.live, recent: records.NewRecent(p.live, clock.RealClock{}), caches: p.GetClient(), namespace: p.o.namespace,
 		watched: p.hostsWatched.Load,
 	}
 	return &host.Hosts{Client: reader, Live: p.live}

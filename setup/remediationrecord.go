@@ -16,7 +16,7 @@ import (
 // recordService returns the service that follows remediations by their records, for the CRD gate.
 func (p *program) recordService() *crdgate.Service {
 	r := &remediationrecord.Reconciler{
-		Records: p.records, Recent: &remediationrecord.Recent{Live: p.GetAPIReader(), Clock: clock.RealClock{}}, Mapper: p.GetRESTMapper(),
+		Records: p.records, Recent: remediationrecord.NewRecent(p.GetAPIReader(), clock.RealClock{}), Mapper: p.GetRESTMapper(),
 		Cached: p.caches, NodeCache: p.nodeCache, HostLists: p.hosts.Client, Namespace: p.o.namespace,
 		Finds: p.checks.Finds, StepLeft: p.stepLeft,
 		Recorder: p.GetEventRecorder("kubemend"), WatchFilterValue: p.o.watchFilter,

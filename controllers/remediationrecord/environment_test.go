@@ -132,7 +132,7 @@ func (m *management) restart() {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	recent := &Recent{Live: live, Clock: m.clock}
+	recent := NewRecent(live, m.clock)
 	installed := func(context.Context, string) (bool, error) { return true, nil }
 	m.Reconciler = &Reconciler{
 		Records: &Records{Client: c, Live: live, Clock: m.clock, Installed: installed},

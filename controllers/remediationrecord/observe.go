@@ -45,7 +45,7 @@ type observed struct {
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, live bool) (*observed, error) {
 	o := &observed{now: now, from: reader{r, live, r.Recent}, record: &mendv1.RemediationRecord{}, memory: r.memoryOf(key)}
 	if live {
-		o.from.recent = &Recent{Live: r.Recent.Live, Clock: r.Clock}
+		o.from.recent = NewRecent(r.Recent.Live, r.Clock)
 	}
 	err := r.Client.Get(ctx, key, o.record)
 	if apierrors.IsNotFound(err) || err == nil && (!o.record.Open() || !o.record.DeletionTimestamp.IsZero()) {
