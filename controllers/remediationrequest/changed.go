@@ -15,20 +15,14 @@ import (
 // Changed returns a handler that drops updates in which the metadata of a request or a template has not changed. For each remediation, a
 // remediator writes about a dozen times to the status of the request, which no check reads.
 func Changed(h handler.TypedEventHandler[*Metadata, reconcile.Request]) handler.TypedEventHandler[*Metadata, reconcile.Request] {
-	return changed{h}
-}
-
-type changed struct {
-	handler.TypedEventHandler[*Metadata, reconcile.Request]
-}
-
-// Update implements handler.TypedEventHandler.
-func (c changed) Update(
-	ctx context.Context, e event.TypedUpdateEvent[*Metadata], q workqueue.TypedRateLimitingInterface[reconcile.Request],
-) {
-	if !same(e.ObjectOld, e.ObjectNew) {
-		c.TypedEventHandler.Update(ctx, e, q)
+	update := func(
+		ctx context.Context, e event.TypedUpdateEvent[*Metadata], q workqueue.TypedRateLimitingInterface[reconcile.Request],
+	) {
+		if !same(e.ObjectOld, e.ObjectNew) {
+			h.Update(ctx, e, q)
+		}
 	}
+	return handler.TypedFuncs[*Metadata, reconcile.Request]{CreateFunc: h.Create, UpdateFunc: update, DeleteFunc: h.Delete}
 }
 
 // same reports whether two versions of an object are equal in all fields that decisions use.
