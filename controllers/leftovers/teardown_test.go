@@ -32,6 +32,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // kinds is the discovery of an API server with custom resources.
@@ -365,6 +366,34 @@ func TestTheLeaseGoesWithThePodWhenNothingIsLeft(t *testing.T) {
 	}
 }
 
+// together lets no cluster fail before all of them are read.
+type together struct{ arrive chan struct{} }
+
+func (c together) GetUncachedClient(ctx context.Context, _ client.ObjectKey) (client.Client, error) {
+	select {
+	case c.arrive <- struct{}{}:
+	case <-c.arrive:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return nil, errors.New("silent")
+}
+
+func TestClustersAreReadSideBySide(t *testing.T) {
+	a, b := aCluster(), aCluster()
+	b.Name = "b"
+	u, _, _ := teardownOf(t, nil, a, b)
+	u.Clusters = together{make(chan struct{})}
+	left, err := u.find(t.Context(), true)
+	must.Do(t, err)
+	for _, l := range left {
+		if !strings.Contains(l.cause.Error(), "silent") {
+			t.Errorf("%s: %v", l, l.cause)
+		}
+	}
+	must.Equal(t, 2, len(left))
+}
+
 // withoutHosts is a reader without the right to list hosts.
 type withoutHosts struct {
 	client.Reader
@@ -384,14 +413,18 @@ func (r withoutHosts) List(ctx context.Context, list client.ObjectList, opts ...
 // If a user removes the rights too early, a host that is off must not be overlooked.
 func TestHostsThatMayNotBeLookedAt(t *testing.T) {
 	for name, row := range map[string]struct {
-		kind bool
-		says string
+		kind    bool
+		objects []client.Object
+		says    string
 	}{
-		"where there is the kind that holds them, they may be off": {true, "list BareMetalHosts"},
-		"where there never was, none is":                           {false, ""},
+		"where there is the kind that holds them, they may be off": {true, nil, "list BareMetalHosts"},
+		"where there never was, none is":                           {false, nil, ""},
+		"unless a remediation of the other kind has a power cycle": {false, []client.Object{&infrav1.Metal3Remediation{
+			ObjectMeta: called("m", map[string]string{mendv1.PowerCycleAnnotation: `{"state":"MovingWorkload"}`}),
+		}}, "list BareMetalHosts"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u, _, _ := teardownOf(t, nil)
+			u, _, _ := teardownOf(t, nil, row.objects...)
 			u.Live = withoutHosts{u.Live, row.kind}
 			_, err := u.find(t.Context(), false)
 			if (err != nil) != (row.says != "") || err != nil && !strings.Contains(err.Error(), row.says) {
