@@ -345,7 +345,7 @@ var bounds = map[string]int{
 	"ClusterName": 253, "ClusterUID": 64, "HostModel": 128, "FailureDomain": 256, "User": 256,
 	"RecordRequester.Reason": mendv1.MaxRecordText, "Limit": 64,
 	"Cause": 333, "RecordEvidence.Type": 316, "RecordEvidence.Status": 16,
-	"BegunBy": 253, "EndedBy": 253, "Message": mendv1.MaxRecordText, "Condition.Message": 4 * mendv1.MaxRecordText,
+	"EndedBy": 253, "Message": mendv1.MaxRecordText, "Condition.Message": 4 * mendv1.MaxRecordText,
 }
 
 // Bound cuts texts and lists that are too long in a record, because the API server would refuse the write, and the record would never be

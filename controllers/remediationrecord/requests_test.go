@@ -202,7 +202,7 @@ func requested(r *mendv1.RemediationRecord) {
 	r.Status.Requests = []mendv1.RecordRef{refTo(cycled("w1", ""), remediation.Own.GroupVersionKind)}
 }
 
-func TestAPowerCycleIsReadOnceForItsAuthor(t *testing.T) {
+func TestAPowerCycleIsReadFromTheCacheAlone(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	cache := shown{}
 	m.Cached = []RequestCache{func(ctx context.Context, kind schema.GroupVersionKind, namespace string) ([]client.Object, bool, error) {
@@ -216,9 +216,8 @@ func TestAPowerCycleIsReadOnceForItsAuthor(t *testing.T) {
 		cache = shown{cycled("w1", state)}
 		m.reconcile(time.Duration(2+5*i) * time.Second)
 	}
-	got := m.record()
-	if got.Status.BegunBy != "somebody" || m.asked["HostRemediation"] != 1 || m.asked["HostRemediationList"] > 0 || m.writes > 4 {
-		t.Errorf("it was begun by %q, written %d times, and the API server asked for %v", got.Status.BegunBy, m.writes, m.asked)
+	if m.asked["HostRemediation"]+m.asked["HostRemediationList"] > 0 || m.writes > 4 {
+		t.Errorf("it was written %d times, and the API server asked for %v", m.writes, m.asked)
 	}
 }
 
