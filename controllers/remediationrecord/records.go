@@ -287,21 +287,18 @@ func (r *Records) Has(ctx context.Context, req metav1.Object, machine *clusterv1
 	return about && there.Open() && carries(req, there)
 }
 
-// followedBy precedes the record in the message of the condition Remediation of a Machine that carries one.
-const followedBy = ": see RemediationRecord "
-
 // Mention returns the end of the message of the condition Remediation; empty without a record. A Machine carries its record by this
 // message, because the same write that asks the owner to replace the Machine stores it.
 func Mention(record *mendv1.RemediationRecord) string {
 	if record == nil {
 		return ""
 	}
-	return followedBy + Carried(record, record.Namespace)
+	return mendv1.RecordMention + Carried(record, record.Namespace)
 }
 
 // carriedByMachine returns the record that a Machine carries whose owner is asked to replace it; zero if it carries none.
 func carriedByMachine(machine *clusterv1.Machine) (record types.NamespacedName, uid types.UID) {
-	_, value, _ := strings.Cut(conditions.GetMessage(machine, mendv1.Remediation), followedBy)
+	_, value, _ := strings.Cut(conditions.GetMessage(machine, mendv1.Remediation), mendv1.RecordMention)
 	return carriedIn(value, machine.Namespace)
 }
 
