@@ -14,11 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -82,15 +80,8 @@ func (f *fails) patch(ctx context.Context, c client.WithWatch, o client.Object, 
 // teardownOf returns a teardown in a cluster with these objects. Ours are the CRDs that kubemend serves.
 func teardownOf(t *testing.T, ours []string, objects ...client.Object) (*Teardown, *fails, *clocktesting.FakeClock) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(
-		clientgoscheme.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme),
-	); err != nil {
-		t.Fatal(err)
-	}
 	write, clock := &fails{}, clocktesting.NewFakeClock(noon)
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&clusterv1.Machine{}).
-		WithInterceptorFuncs(interceptor.Funcs{Patch: write.patch}).Build()
+	c := server(t, objects...).WithInterceptorFuncs(interceptor.Funcs{Patch: write.patch}).Build()
 	return &Teardown{
 		Remover:  Remover{Client: c, Live: c, Nodes: unreachable{}, Recorder: events.NewFakeRecorder(50)},
 		Clusters: unreachable{}, Discovery: kinds{}, Clock: clock,
