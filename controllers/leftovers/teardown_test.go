@@ -159,13 +159,9 @@ func TestAnObjectThatHasChangedSinceItWasReadIsNotPatched(t *testing.T) {
 		t.Fatalf("found: %v, %v", found, err)
 	}
 	changed := &mendv1.HostRemediation{}
-	if err := u.Client.Get(t.Context(), client.ObjectKeyFromObject(req), changed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, u.Client.Get(t.Context(), client.ObjectKeyFromObject(req), changed))
 	changed.Finalizers = append(changed.Finalizers, "keep.me/as-well")
-	if err := u.Client.Update(t.Context(), changed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, u.Client.Update(t.Context(), changed))
 	if err := u.remove(t.Context(), found[0]); err != nil {
 		t.Error(err)
 	}
@@ -232,9 +228,7 @@ func TestOurConditionsAreTakenOffMachines(t *testing.T) {
 			t.Errorf("left is %v, want %s", err, left)
 		}
 	}
-	if err := u.Live.Get(t.Context(), client.ObjectKeyFromObject(machine), machine); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, u.Live.Get(t.Context(), client.ObjectKeyFromObject(machine), machine))
 	if left := machine.Status.Conditions; len(left) != 1 || left[0].Type != clusterv1.MachineHealthCheckSucceededCondition {
 		t.Errorf("left are %v, want HealthCheckSucceeded, which Cluster API core goes on with", left)
 	}
@@ -298,13 +292,6 @@ func heldBy(holder string) func(*Teardown) {
 	return func(u *Teardown) { u.Lock = &Lock{holder: holder, Clock: u.Clock} }
 }
 
-// reachable is a workload cluster that answers.
-type reachable struct{ client client.Client }
-
-func (r reachable) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
-	return r.client, nil
-}
-
 func TestTheFenceOfARemediationThatAnotherManagerEndsIsLeft(t *testing.T) {
 	remembers := func(filter string) map[string]string {
 		return map[string]string{mendv1.PowerCycleAnnotation: `{"state":"MovingWorkload","filter":"` + filter + `"}`}
@@ -316,20 +303,16 @@ func TestTheFenceOfARemediationThatAnotherManagerEndsIsLeft(t *testing.T) {
 	for _, by := range []string{"east", "west", "no-check"} {
 		there.WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: by, Annotations: map[string]string{fence.FencedByAnnotation: "uid-of-" + by}}})
 	}
-	u.Clusters = reachable{there.Build()}
+	u.Clusters = plainCluster{there.Build()}
 	found, err := u.find(t.Context(), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	orphaned := map[string]bool{}
 	for _, l := range found {
 		if l.on.Kind == "Node" {
 			orphaned[l.on.Name] = l.do == unfence
 		}
 	}
-	if diff := cmp.Diff(map[string]bool{"east": false, "no-check": true}, orphaned); diff != "" {
-		t.Errorf("fences that are ours, and whether they are orphaned (-want +got):\n%s", diff)
-	}
+	must.Equal(t, map[string]bool{"east": false, "no-check": true}, orphaned, "fences that are ours, and whether they are orphaned")
 }
 
 func TestTheLeaseGoesWithThePodWhenNothingIsLeft(t *testing.T) {
@@ -341,20 +324,14 @@ func TestTheLeaseGoesWithThePodWhenNothingIsLeft(t *testing.T) {
 
 	owners := func() []metav1.OwnerReference {
 		now := &coordinationv1.Lease{}
-		if err := u.Live.Get(t.Context(), u.Lock.Lease, now); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, u.Live.Get(t.Context(), u.Lock.Lease, now))
 		return now.OwnerReferences
 	}
 	if err := u.reconcile(t.Context(), true); err == nil || len(owners()) != 0 {
 		t.Errorf("something is left, and the lease goes: %v", err)
 	}
-	if err := u.reconcile(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]metav1.OwnerReference{*u.Pod}, owners()); diff != "" {
-		t.Errorf("owners (-want +got):\n%s", diff)
-	}
+	must.Do(t, u.reconcile(t.Context(), true))
+	must.Equal(t, []metav1.OwnerReference{*u.Pod}, owners(), "owners")
 }
 
 // together lets no cluster fail before all of them are read.

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -64,9 +63,7 @@ func TestWhatIsMissingByARecord(t *testing.T) {
 			for _, say := range tc.says {
 				say(is)
 			}
-			if diff := cmp.Diff(tc.want, MissingBy(is)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.want, MissingBy(is), "(-want +got)")
 		})
 	}
 }
@@ -90,9 +87,7 @@ func lost(name string, ago time.Duration, edits ...func(*mendv1.RemediationRecor
 func checked(t *testing.T, objects ...client.Object) *Records {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := mendv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, mendv1.AddToScheme(scheme))
 	return &Records{Client: indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)).Build()}
 }
 

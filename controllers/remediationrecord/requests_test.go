@@ -18,6 +18,8 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // The steps of a NodeHealthCheck may have their templates in several namespaces.
@@ -209,9 +211,7 @@ func TestAPowerCycleIsReadFromTheCacheAlone(t *testing.T) {
 		return cache.cached(ctx, kind, namespace)
 	}}
 	m.reconcile(time.Second)
-	if err := m.server.Create(t.Context(), cycled("w1", "PoweringOff"), client.FieldOwner("somebody")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.server.Create(t.Context(), cycled("w1", "PoweringOff"), client.FieldOwner("somebody")))
 	for i, state := range []string{"PoweringOff", "PoweringOn", "Booting"} {
 		cache = shown{cycled("w1", state)}
 		m.reconcile(time.Duration(2+5*i) * time.Second)
