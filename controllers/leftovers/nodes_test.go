@@ -122,13 +122,9 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 				must.Do(t, there.Delete(t.Context(), pod))
 			}
 			clock.SetTime(noon.Add(time.Minute + waits))
-			if got := swept(); got != row.swept {
-				t.Errorf("unfenced: %t, want %t", got, row.swept)
-			}
+			must.Is(t, row.swept, swept(), "unfenced:")
 			reported := len(recorder.Events) > 0 && strings.Contains(<-recorder.Events, "OrphanedMarkRemoved")
-			if reported != row.swept {
-				t.Errorf("reported: %t, want %t", reported, row.swept)
-			}
+			must.Is(t, row.swept, reported, "reported:")
 		})
 	}
 }

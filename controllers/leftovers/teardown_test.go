@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -162,9 +161,7 @@ func TestAnObjectThatHasChangedSinceItWasReadIsNotPatched(t *testing.T) {
 	must.Do(t, u.Client.Get(t.Context(), client.ObjectKeyFromObject(req), changed))
 	changed.Finalizers = append(changed.Finalizers, "keep.me/as-well")
 	must.Do(t, u.Client.Update(t.Context(), changed))
-	if err := u.remove(t.Context(), found[0]); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, u.remove(t.Context(), found[0]))
 	if left := metaOf(t, u, changed); left["keep.me/as-well"] == nil {
 		t.Errorf("left: %v", left)
 	}
@@ -211,9 +208,7 @@ func TestWhatIsTakenOffAnObject(t *testing.T) {
 		u, write, _ := teardownOf(t, tc.ours, check.DeepCopy(), tc.given)
 		write.next = true // whatever fails is tried again
 		_, _ = u.reconcile(t.Context(), true), u.reconcile(t.Context(), true)
-		if diff := cmp.Diff(tc.want, metaOf(t, u, tc.given)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Equal(t, tc.want, metaOf(t, u, tc.given), "%s", name)
 	}
 }
 
