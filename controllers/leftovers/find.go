@@ -167,8 +167,15 @@ func listOf(ctx context.Context, from client.Reader, kind schema.GroupVersionKin
 
 func (s *look) findHosts(ctx context.Context) error {
 	hosts, err := host.List(ctx, s.Live, client.InNamespace(s.Namespace))
-	if remediationrequest.Missing(err) || apierrors.IsForbidden(err) && s.neverHeldHosts(ctx) {
+	if remediationrequest.Missing(err) {
 		return nil
+	}
+	if apierrors.IsForbidden(err) && len(s.atWork) == 0 {
+		// Without the kind HostRemediation, and without a Metal3Remediation that has a power cycle of kubemend, kubemend keeps no host off.
+		// Otherwise the manager needs the right to list hosts until it has released them.
+		if _, unread := listOf(ctx, s.Live, mendv1.GroupVersion.WithKind("HostRemediation"), s.Namespace); remediationrequest.Missing(unread) {
+			return nil
+		}
 	}
 	if err != nil {
 		return err
@@ -186,13 +193,6 @@ func (s *look) findHosts(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// neverHeldHosts reports whether the kind HostRemediation is not installed and no Metal3Remediation has a power cycle of kubemend. Then
-// kubemend, which may not list hosts, keeps none powered off. Otherwise the manager needs the right to list hosts until it has released them.
-func (s *look) neverHeldHosts(ctx context.Context) bool {
-	_, err := listOf(ctx, s.Live, mendv1.GroupVersion.WithKind("HostRemediation"), s.Namespace)
-	return remediationrequest.Missing(err) && len(s.atWork) == 0
 }
 
 func (s *look) findLeases(ctx context.Context) error {
@@ -227,10 +227,7 @@ func (s *look) findFences(ctx context.Context) {
 			one.Lock()
 			defer one.Unlock()
 			if err != nil {
-				failed[key] = s.now
-				if since, known := s.failed[key]; known {
-					failed[key] = since
-				}
+				failed[key] = cmp.Or(s.failed[key], s.now)
 				do, why := waitOr(pass, failed[key], s.now, "its nodes cannot be read")
 				s.found(as(clusterKind, cluster.ObjectMeta), do, why).cause = err
 			}

@@ -62,8 +62,8 @@ func (l *Ledger) Follow(record *mendv1.RemediationRecord, exists bool) {
 	}
 }
 
-// recorded returns the entry of a record; nil if the record does not count. If no check reports the target any more, it counts from the last
-// attempt on, because a manager may have died before it wrote that the remediation has begun.
+// recorded returns the entry of a record; nil if the record does not count. If no check reports the target any more, it counts from the
+// last attempt on, because a manager may have died before it wrote that the remediation has begun.
 func recorded(record *mendv1.RemediationRecord) *entry {
 	status, of := &record.Status, &record.Spec.Target
 	check := cmp.Or(record.Spec.Requester.Check, &mendv1.RecordRef{})

@@ -98,8 +98,8 @@ func (o *observed) set(status *mendv1.RemediationRecordStatus, kind string, is m
 }
 
 func (o *observed) text(reason string, object mendv1.RecordRef) string {
-	if story := o.facts.Story; story != nil && reason == story.Reason {
-		return story.Message
+	if o.story != nil && reason == o.story.Reason {
+		return o.story.Message
 	}
 	target := TargetOf(o.record)
 	return stepText(reason, target.Kind+" "+target.Name, object)
@@ -108,7 +108,7 @@ func (o *observed) text(reason string, object mendv1.RecordRef) string {
 // waitText returns the message for what the record waits for. It keeps the stored message if the object could not be read now.
 func (o *observed) waitText(plan Plan) string {
 	stored := meta.FindStatusCondition(o.record.Status.Conditions, mendv1.RecordCapacityBack)
-	unread := plan.Object == (mendv1.RecordRef{}) && (o.facts.Story == nil || o.facts.Story.Reason != plan.Waiting)
+	unread := plan.Object == (mendv1.RecordRef{}) && (o.story == nil || o.story.Reason != plan.Waiting)
 	if unread && stored != nil && stored.Reason == plan.Waiting {
 		return stored.Message
 	}

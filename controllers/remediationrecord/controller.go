@@ -136,9 +136,9 @@ func again(o *observed, plan Plan) ctrl.Result {
 	}
 	age := o.now.Sub(o.facts.Decided)
 	in := max(age/20, soonest)
-	if o.facts.Story != nil {
+	if o.story != nil {
 		in = max(age/5, soonestAsked)
-		if owner := o.facts.Story.Owner.Kind; !o.facts.Target.leaving() && (owner == "MachineSet" || owner == "MachineDeployment") {
+		if owner := o.story.Owner.Kind; !o.facts.Target.leaving() && (owner == "MachineSet" || owner == "MachineDeployment") {
 			in = latest
 		}
 	}

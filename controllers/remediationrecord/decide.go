@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/capacity"
 )
 
 const (
@@ -109,8 +108,8 @@ func (p *planning) noteBeginning() {
 func (p *planning) begun() bool { return !p.status.Begun.IsZero() }
 
 func (p *planning) noteReplacement() {
-	by := p.Replacement
-	if !p.capacityKnown() || !p.Target.leaving() || by == nil || Same(p.Target.RecordRef, by.Machine, p.Moved) {
+	by := p.Capacity.Replacement
+	if !p.Capacity.Known || !p.Target.leaving() || by == nil || Same(p.Target.RecordRef, by.Machine, p.Moved) {
 		return
 	}
 	if found := p.status.Replacement; found == nil || !Same(found.Machine, by.Machine, p.Moved) {
@@ -148,14 +147,13 @@ func (p *planning) wait() {
 
 // cause returns what the record waits for; no reason if that is not known, or if nothing has begun.
 func (p *planning) cause() (reason string, object mendv1.RecordRef, since time.Time) {
-	t, none := &p.Target, mendv1.RecordRef{}
-	byOwner := t.Machine && (t.leaving() || !t.Asked.IsZero())
+	c, t, none := &p.Capacity, &p.Target, mendv1.RecordRef{}
+	followed := t.Machine && (t.leaving() || !t.Asked.IsZero())
 	switch req, succeeded := p.inProgress(), p.succeeded(); {
-	case !t.Known || !p.begun() && !t.gone(), byOwner && !p.capacityKnown():
+	case !t.Known || !p.begun() && !t.gone(), followed && !c.Known:
 		return "", none, time.Time{}
-	case byOwner:
-		awaited := p.Story.WaitsFor
-		return p.Story.Reason, mendv1.RecordRef{Kind: awaited.Kind, Namespace: awaited.Namespace, Name: awaited.Name}, p.Story.Since
+	case followed:
+		return c.Reason, c.Object, c.Since
 	case req != nil && req.State == "":
 		return RemediationInProgress, req.RecordRef, req.Created
 	case req != nil:
@@ -247,22 +245,22 @@ func (p *planning) endOfHealthy() bool {
 // endOfLeaving ends the record of a target that is being deleted, or gone. Such a target is never Healed. It is Replaced if another machine
 // is healthy, or if the owner has all its machines again. A node that a remediator has deleted may come back while there is a request.
 func (p *planning) endOfLeaving() bool {
-	t, story := &p.Target, p.Story
+	c, t := &p.Capacity, &p.Target
+	replaced := c.Others > 0
+	if c.Replacement != nil {
+		replaced = c.Healthy && !Same(t.RecordRef, c.Replacement.Machine, p.Moved)
+	}
 	switch {
 	case !t.Machine && t.gone() && !p.RequestsUnread && p.inProgress() == nil:
 		return p.finish(mendv1.RecordGone, Deleted, time.Time{})
-	case !t.Machine || !p.capacityKnown():
+	case !t.Machine || !c.Known:
 		return false
-	case story.Stage == capacity.NotReplaced && t.gone():
-		return p.finish(mendv1.RecordGone, story.Reason, time.Time{})
-	case story.Stage != capacity.Back || story.Reason == capacity.Recovered:
-		return false
+	case c.Back && replaced:
+		return p.finish(mendv1.RecordReplaced, "", c.Since)
+	case c.Over && t.gone():
+		return p.finish(mendv1.RecordGone, c.Reason, time.Time{})
 	}
-	replaced := story.Ready > 0
-	if p.Replacement != nil {
-		replaced = story.Healthy && !Same(t.RecordRef, p.Replacement.Machine, p.Moved)
-	}
-	return replaced && p.finish(mendv1.RecordReplaced, "", story.Since)
+	return false
 }
 
 func (p *planning) endBefore() bool {

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/capacity"
 )
 
 func later(d time.Duration) time.Time { return noon.Add(d) }
@@ -66,11 +65,8 @@ func withRequest(change func(*Request)) func(*Facts) {
 	}
 }
 
-func replacedBy(by *mendv1.RecordReplacement, healthy bool) func(*Facts) {
-	return func(f *Facts) {
-		f.Story = &capacity.Story{Stage: capacity.Back, Reason: "Replaced", Since: later(9 * time.Minute), Healthy: healthy}
-		f.Replacement = by
-	}
+func replacedBy(is *mendv1.RecordReplacement, healthy bool) Capacity {
+	return Capacity{Known: true, Back: true, Reason: "Replaced", Since: later(9 * time.Minute), Replacement: is, Healthy: healthy}
 }
 
 func both(changes ...func(*Facts)) func(*Facts) {
@@ -100,20 +96,20 @@ func TestHowARecordEnds(t *testing.T) {
 		back time.Time
 	}{
 		"a machine that its owner has replaced is replaced": {
-			f:    at(ten, both(gone, replacedBy(&mendv1.RecordReplacement{Machine: m2}, true))),
+			f:    at(ten, both(gone, func(f *Facts) { f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: m2}, true) })),
 			want: mendv1.RecordReplaced, back: later(9 * time.Minute),
 		},
-		"not before the new machine is healthy":       {f: at(ten, both(gone, replacedBy(&mendv1.RecordReplacement{Machine: m2}, false)))},
-		"and not by itself":                           {f: at(ten, both(gone, replacedBy(&mendv1.RecordReplacement{Machine: m1}, true)))},
-		"nor by a machine that is not known":          {f: at(ten, both(gone, replacedBy(nil, true)))},
-		"by all machines of a rollout it is replaced": {f: at(ten, both(gone, func(f *Facts) { f.Story = &capacity.Story{Stage: capacity.Back, Ready: 3} })), want: mendv1.RecordReplaced, back: later(ten)},
+		"not before the new machine is healthy":       {f: at(ten, both(gone, func(f *Facts) { f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: m2}, false) }))},
+		"and not by itself":                           {f: at(ten, both(gone, func(f *Facts) { f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: m1}, true) }))},
+		"nor by a machine that is not known":          {f: at(ten, both(gone, func(f *Facts) { f.Capacity = replacedBy(nil, true) }))},
+		"by all machines of a rollout it is replaced": {f: at(ten, both(gone, func(f *Facts) { f.Capacity = Capacity{Known: true, Back: true, Others: 3} })), want: mendv1.RecordReplaced, back: later(ten)},
 		"a machine whose owner is scaled down is gone": {
-			f:    at(ten, both(gone, func(f *Facts) { f.Story = &capacity.Story{Stage: capacity.NotReplaced, Reason: "ScaledDown"} })),
+			f:    at(ten, both(gone, func(f *Facts) { f.Capacity = Capacity{Known: true, Over: true, Reason: "ScaledDown"} })),
 			want: mendv1.RecordGone, by: "ScaledDown",
 		},
 		"but not while it is being deleted": {f: at(ten, both(asked, func(f *Facts) {
 			f.Target.Deleting = later(time.Minute)
-			f.Story = &capacity.Story{Stage: capacity.NotReplaced, Reason: "ScaledDown"}
+			f.Capacity = Capacity{Known: true, Over: true, Reason: "ScaledDown"}
 		}))},
 		"a machine that is gone waits while its capacity cannot be read":    {f: at(ten, gone)},
 		"a machine that is gone is not healed, whatever its conditions are": {f: at(ten, both(gone, healthy))},
@@ -297,17 +293,14 @@ func TestWaits(t *testing.T) {
 		{8 * time.Minute, "HostChosen", time.Minute, true}, // hidden, too
 	} {
 		f.Now = later(found.at)
-		f.Story = &capacity.Story{Reason: found.reason}
-		if !found.known {
-			f.Story.Stage = capacity.Unread
-		}
+		f.Capacity = Capacity{Known: found.known, Reason: found.reason}
 		if found.since > 0 {
-			f.Story.Since = later(found.since)
+			f.Capacity.Since = later(found.since)
 		}
 		f.Status = Decide(f).Status
 	}
 	f.Now, f.Target.Exists = later(10*time.Minute), false
-	replacedBy(&mendv1.RecordReplacement{Machine: m2, Guessed: true}, true)(&f)
+	f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: m2, Guessed: true}, true)
 	got := Decide(f).Status
 	want := map[string]float64{"WaitingForRemediation": 89 + 60, "DrainingNode": 150 + 30, "NoHost": 150, "HostChosen": 60} // until the capacity was back
 	must.Equal(t, want, waitedOf(&got), "at its end")
@@ -320,7 +313,7 @@ func TestARecordIsBounded(t *testing.T) {
 	f := at(time.Minute, asked)
 	for i := range 200 {
 		f.Now = f.Now.Add(time.Hour)
-		f.Story = &capacity.Story{Reason: string(rune('A' + i))}
+		f.Capacity = Capacity{Known: true, Reason: string(rune('A' + i))}
 		f.Requests = append(f.Requests, Request{RecordRef: mendv1.RecordRef{Kind: "R", UID: string(rune('A' + i))}, Failed: true})
 		f.Target.Asked = time.Time{} // withdrawn, then asked again
 		f.Status = Decide(f).Status
@@ -337,7 +330,7 @@ func TestWaitsLeaveRoomForSteps(t *testing.T) {
 	f := at(time.Minute, asked)
 	for i := range 200 {
 		f.Now = f.Now.Add(time.Minute)
-		f.Story = &capacity.Story{Reason: string(rune('A' + i%2))}
+		f.Capacity = Capacity{Known: true, Reason: string(rune('A' + i%2))}
 		f.Status = Decide(f).Status
 	}
 	if n := len(f.Status.Steps); n != 32 { // the rest is left for two steps of each of 16 requests
@@ -355,12 +348,12 @@ func TestAMovedRecordIsFollowedByNames(t *testing.T) {
 	f := at(10*time.Minute, both(gone, func(f *Facts) {
 		f.Moved = true
 		f.Status.Replacement = &mendv1.RecordReplacement{Machine: m2}
-		replacedBy(&mendv1.RecordReplacement{Machine: there}, true)(f)
+		f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: there}, true)
 	}))
 	if got := Decide(f).Status; got.Outcome != mendv1.RecordReplaced || last(&got, ReplacementFound) != nil {
 		t.Errorf("ended as %q with %v", got.Outcome, got.Steps)
 	}
-	replacedBy(&mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1", UID: "here"}}, true)(&f)
+	f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1", UID: "here"}}, true)
 	if got := Decide(f).Status; got.Outcome != "" {
 		t.Errorf("replaced by itself: %q", got.Outcome)
 	}
@@ -398,7 +391,7 @@ func TestAMachineOfTheSameNameReplacesByItsUID(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := at(10*time.Minute, both(gone, func(f *Facts) {
 				f.Target.UID = tc.target
-				replacedBy(&mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1", UID: tc.other}}, true)(f)
+				f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1", UID: tc.other}}, true)
 			}))
 			if got := Decide(f).Status; got.Outcome != tc.want {
 				t.Errorf("it ends as %q, want %q", got.Outcome, tc.want)

@@ -9,7 +9,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/capacity"
 )
 
 // Facts are what is known about an open record. A zero time means that it is not known.
@@ -29,10 +28,7 @@ type Facts struct {
 	Next mendv1.RecordRef
 	// IdleSince is since when Next is set and nothing acts on the target; zero if that has just begun.
 	IdleSince time.Time
-	// Story is what the capacity of the Machine waits for; nil if it was not read.
-	Story *capacity.Story
-	// Replacement is the other machine of Story; nil if there is none.
-	Replacement *mendv1.RecordReplacement
+	Capacity  Capacity
 }
 
 // Same reports whether two references name the same object. It ignores the UIDs if the object was moved, since clusterctl creates it anew.
@@ -103,6 +99,24 @@ type Request struct {
 
 func (r *Request) ended() bool { return r.Succeeded || r.Failed }
 
+// Capacity is what the capacity of a Machine waits for, in the terms of a record (see package capacity).
+type Capacity struct {
+	// Known reports that it could be read.
+	Known bool
+	// Reason is what the capacity waits for, or why it waits no more. Object is the object that it waits for, Since when the wait began.
+	Reason string
+	Object mendv1.RecordRef
+	Since  time.Time
+	// Back reports that another machine has come. Over reports that none will come.
+	Back, Over bool
+	// Replacement is the other machine; nil if there is none. Healthy reports that its node is Ready, no check finds it unhealthy, and it
+	// is not being deleted.
+	Replacement *mendv1.RecordReplacement
+	Healthy     bool
+	// Others is how many machines of the owner have a Ready node, once the owner has all its machines again; else 0.
+	Others int
+}
+
 // ownerActs reports whether the owner of the target may replace it. OwnerRemediated may stay False after the check was deleted, but no
 // owner of Cluster API replaces the Machine then unless another check finds it unhealthy.
 func (t *Target) ownerActs() bool { return !t.Asked.IsZero() && (!t.CheckGone || t.Checked != Unknown) }
@@ -123,9 +137,6 @@ func (f *Facts) Health() Truth {
 	}
 	return t.NodeHealthy
 }
-
-// capacityKnown reports whether it is known what the capacity waits for.
-func (f *Facts) capacityKnown() bool { return f.Story != nil && f.Story.Stage != capacity.Unread }
 
 func (f *Facts) inProgress() *Request {
 	for i := range f.Requests {

@@ -41,6 +41,8 @@ type observed struct {
 	check       client.Object
 	templates   []corev1.ObjectReference
 	checkUnread bool
+	// story is what the capacity waits for; nil if it was not read.
+	story *capacity.Story
 }
 
 // observe reads an open record and what it is about. It returns nil if the record is not open, or not this manager's. The record always
@@ -312,7 +314,7 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 		return fmt.Errorf("read what the capacity of Machine %s/%s waits for: %w", subject.Namespace, subject.Name, err)
 	}
 	story := facts.Story()
-	o.facts.Story, o.facts.Replacement = &story, replacementIn(&story)
+	o.story, o.facts.Capacity = &story, capacityOf(&story)
 	return nil
 }
 
@@ -364,17 +366,25 @@ func makerOf(s capacity.Subject) string {
 	return ""
 }
 
-// replacementIn returns the machine that replaces the target according to a story; nil if there is none.
-func replacementIn(s *capacity.Story) *mendv1.RecordReplacement {
-	if s.New == nil {
-		return nil
+// capacityOf returns what a record needs of a story.
+func capacityOf(s *capacity.Story) Capacity {
+	c := Capacity{
+		Known: s.Stage != capacity.Unread, Reason: s.Reason, Since: s.Since, Over: s.Stage == capacity.NotReplaced,
+		Object: mendv1.RecordRef{Kind: s.WaitsFor.Kind, Namespace: s.WaitsFor.Namespace, Name: s.WaitsFor.Name},
+		Back:   s.Stage == capacity.Back && s.Reason != capacity.Recovered, Healthy: s.Healthy, Others: s.Ready,
 	}
-	by := &mendv1.RecordReplacement{Machine: refTo(s.New, clusterv1.GroupVersion.WithKind(machineKind)), Guessed: s.Replacement.Guess()}
+	if s.New == nil {
+		return c
+	}
+	c.Replacement = &mendv1.RecordReplacement{
+		Machine: refTo(s.New, clusterv1.GroupVersion.WithKind(machineKind)), Guessed: s.Replacement.Guess(),
+	}
 	if s.New.Status.NodeRef.IsDefined() {
-		by.Node = NodeRef(s.New.Status.NodeRef.Name, "")
+		c.Replacement.Node = NodeRef(s.New.Status.NodeRef.Name, "")
 	}
 	if s.Host != "" {
-		by.Host = &mendv1.RecordRef{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: hostKind, Namespace: s.New.Namespace, Name: s.Host}
+		version := bmov1alpha1.GroupVersion.String()
+		c.Replacement.Host = &mendv1.RecordRef{APIVersion: version, Kind: hostKind, Namespace: s.New.Namespace, Name: s.Host}
 	}
-	return by
+	return c
 }

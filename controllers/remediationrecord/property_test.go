@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/capacity"
 )
 
 func pick[T any](t *rapid.T, name string, of ...T) T { return rapid.SampledFrom(of).Draw(t, name) }
@@ -38,12 +37,11 @@ func random(t *rapid.T, f *Facts) {
 		})
 	}
 	f.Next = pick(t, "next", mendv1.RecordRef{}, mendv1.RecordRef{}, mendv1.RecordRef{Kind: "NodeHealthCheck", Name: "nodes"})
-	f.Story = pick(t, "story", nil, &capacity.Story{
-		Stage:  pick[string](t, "stage", capacity.Unread, capacity.Deleting, capacity.Back, capacity.NotReplaced),
-		Reason: pick[string](t, "reason", "Draining", "NoHost", "Booting", capacity.Recovered), Since: moment("since"),
-		Healthy: yes(t, "healthy"), Ready: rapid.IntRange(0, 1).Draw(t, "others"),
-	})
-	f.Replacement = pick(t, "by", nil, &mendv1.RecordReplacement{Machine: m1}, &mendv1.RecordReplacement{Machine: m2})
+	f.Capacity = Capacity{
+		Known: yes(t, "capacity known"), Reason: pick[string](t, "reason", "Draining", "NoHost", "Booting"), Since: moment("since"), Back: yes(t, "back"),
+		Over: yes(t, "over"), Healthy: yes(t, "healthy"), Others: rapid.IntRange(0, 1).Draw(t, "others"),
+		Replacement: pick(t, "by", nil, &mendv1.RecordReplacement{Machine: m1}, &mendv1.RecordReplacement{Machine: m2}),
+	}
 }
 
 // Whatever changes in whatever order, a record does not lie about its end.
@@ -98,7 +96,7 @@ func rules(t *rapid.T, f *Facts, before *mendv1.RemediationRecordStatus, p *Plan
 
 // ends checks the rules for a record that ends now.
 func ends(t *rapid.T, f *Facts, s *mendv1.RemediationRecordStatus) {
-	target := &f.Target
+	target, c := &f.Target, &f.Capacity
 	effective := last(s, RemediatorActs, TargetDeleting) != nil
 	holds := false
 	switch s.Outcome {
@@ -109,11 +107,10 @@ func ends(t *rapid.T, f *Facts, s *mendv1.RemediationRecordStatus) {
 		}
 	case mendv1.RecordReplaced:
 		var other mendv1.RecordRef
-		if f.Replacement != nil {
-			other = f.Replacement.Machine
+		if c.Replacement != nil {
+			other = c.Replacement.Machine
 		}
-		holds = f.Story.Stage == capacity.Back && f.Story.Reason != capacity.Recovered && target.leaving() &&
-			(other.Name == "" && f.Story.Ready > 0 || other.Name != "" && other != m1 && f.Story.Healthy)
+		holds = c.Known && target.leaving() && (other.Name == "" && c.Others > 0 || other.Name != "" && other != m1 && c.Healthy)
 	case mendv1.RecordGone:
 		holds = !target.Exists
 		for i := range f.Requests {

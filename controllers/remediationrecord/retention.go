@@ -80,7 +80,7 @@ func (r *Reconciler) expired(o *observed) bool {
 	if n := len(o.facts.Status.Steps); n > 0 && o.facts.Status.Steps[n-1].Time.After(known) {
 		known = o.facts.Status.Steps[n-1].Time.Time
 	}
-	followed := t.Known && (!t.Machine || !t.leaving() || o.facts.capacityKnown())
+	followed := t.Known && (!t.Machine || !t.leaving() || o.facts.Capacity.Known)
 	return !o.facts.Paused && !followed && r.Retention.Keep > 0 && o.now.Sub(known) >= r.Retention.Keep
 }
 

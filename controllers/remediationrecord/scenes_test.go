@@ -197,7 +197,7 @@ func (s *scene) now() (*mendv1.RemediationRecord, *capacity.Story) {
 	}
 	o, err := s.observe(s.t.Context(), recordKey, s.clock.Now(), false)
 	must.Do(s.t, err)
-	return is, o.facts.Story
+	return is, o.story
 }
 
 // The golden file has what the manager reports about the capacity of w1 after each step. Between two steps the report must not change, not

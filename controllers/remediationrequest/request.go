@@ -110,8 +110,9 @@ func For(machine *clusterv1.Machine, template *unstructured.Unstructured, by Mak
 		return nil, fmt.Errorf("read spec.template of %s: %w", from, err)
 	}
 	req, err := external.GenerateTemplate(&external.GenerateTemplateInput{
-		Template: template, TemplateRef: &corev1.ObjectReference{APIVersion: template.GetAPIVersion(), Kind: kind.Kind, Name: template.GetName()},
-		Namespace: machine.Namespace, Name: machine.Name, ClusterName: machine.Spec.ClusterName,
+		Template:    template,
+		TemplateRef: &corev1.ObjectReference{APIVersion: template.GetAPIVersion(), Kind: kind.Kind, Name: template.GetName()},
+		Namespace:   machine.Namespace, Name: machine.Name, ClusterName: machine.Spec.ClusterName,
 		OwnerRef: &metav1.OwnerReference{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID,
 		},
