@@ -171,9 +171,9 @@ func (s *look) findHosts(ctx context.Context) error {
 		return nil
 	}
 	if apierrors.IsForbidden(err) && len(s.atWork) == 0 {
-		// Without the kind HostRemediation, and without a Metal3Remediation that has a power cycle of kubemend, kubemend keeps no host off.
-		// Otherwise the manager needs the right to list hosts until it has released them.
-		if _, unread := listOf(ctx, s.Live, mendv1.GroupVersion.WithKind("HostRemediation"), s.Namespace); remediationrequest.Missing(unread) {
+		// Without the kind HostRemediation and without a power cycle on a Metal3Remediation, kubemend keeps no host off.
+		_, unread := listOf(ctx, s.Live, mendv1.GroupVersion.WithKind("HostRemediation"), s.Namespace)
+		if remediationrequest.Missing(unread) {
 			return nil
 		}
 	}
