@@ -176,7 +176,7 @@ func TestHostsAreReadFromTheCachesThatHaveThem(t *testing.T) {
 			}
 			live := counting(&reads)
 			reader := hostReader{
-				Client: live, recent: &records.Recent{Live: live, Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0))},
+				Client: live, recent: records.NewRecent(live, clocktesting.NewFakePassiveClock(time.Unix(0, 0))),
 				caches: counting(new(int)), namespace: tc.namespace, watched: func() bool { return tc.watched },
 			}
 			for range 300 {

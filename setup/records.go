@@ -64,7 +64,7 @@ func (m knowsOurs) RESTMapping(kind schema.GroupKind, versions ...string) (*meta
 // newHosts returns the reader of hosts for checks and records.
 func (p *program) newHosts() *host.Hosts {
 	reader := hostReader{
-		Client: p.live, recent: &records.Recent{Live: p.live, Clock: clock.RealClock{}}, caches: p.GetClient(), namespace: p.o.namespace,
+		Client: p.live, recent: records.NewRecent(p.live, clock.RealClock{}), caches: p.GetClient(), namespace: p.o.namespace,
 		watched: p.hostsWatched.Load,
 	}
 	return &host.Hosts{Client: reader, Live: p.live}
@@ -104,7 +104,7 @@ func (r hostReader) List(ctx context.Context, list client.ObjectList, options ..
 // recordService returns the service that follows remediations by their records, for the CRD gate.
 func (p *program) recordService() *crdgate.Service {
 	r := &records.Reconciler{
-		Records: p.records, Recent: &records.Recent{Live: p.GetAPIReader(), Clock: clock.RealClock{}}, Mapper: p.GetRESTMapper(),
+		Records: p.records, Recent: records.NewRecent(p.GetAPIReader(), clock.RealClock{}), Mapper: p.GetRESTMapper(),
 		Cached: p.caches, NodeCache: p.nodeCache, HostLists: p.hosts.Client, Namespace: p.o.namespace,
 		Finds: p.checks.Finds, StepLeft: p.stepLeft,
 		Recorder: p.GetEventRecorder("kubemend"), WatchFilterValue: p.o.watchFilter,

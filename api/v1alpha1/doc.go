@@ -157,6 +157,9 @@ const (
 // remediation is in progress, and False while something blocks it: the reason is the first blocker, the message has all.
 const Remediation = "kubemend.io/Remediation"
 
+// RecordMention precedes the RemediationRecord in the message of Remediation.
+const RecordMention = ": see RemediationRecord "
+
 // Reasons of Remediation that are neither blockers nor reasons of an owner.
 const (
 	OwnerAskedReason  = "OwnerAsked"           // Remediation=True: the owner of the Machine was asked to replace it

@@ -270,10 +270,6 @@ type RemediationRecordStatus struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Begun *metav1.Time `json:"begun,omitempty"`
-	// begunBy is what began the remediation: kubemend, another controller or a user.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	BegunBy string `json:"begunBy,omitempty"`
 	// capacityBack is when the target, or its replacement, was healthy again.
 	// +optional
 	// +kubebuilder:validation:Type=string

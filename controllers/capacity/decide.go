@@ -44,7 +44,8 @@ func (f *Facts) decide() found {
 	case slices.Contains(f.Unread, machinesUnread):
 		return about(notReadable, f.Name, f.owner.ref, time.Time{}, none)
 	case f.old != nil && healthy(f.old):
-		return about(recovered, f.Name, rule.Ref{}, condOf(f.old, clusterv1.MachineNodeReadyCondition).LastTransitionTime.Time, none)
+		since := cond(f.old.Status.Conditions, clusterv1.MachineNodeReadyCondition).LastTransitionTime.Time
+		return about(recovered, f.Name, rule.Ref{}, since, none)
 	case made != nil && (end == "" || healthy(made)):
 		return f.follow(made).replacing(by)
 	case end != "":
@@ -97,7 +98,7 @@ func (f *Facts) pausedBy(w found, object rule.Ref, annotated bool) found {
 
 // notDeleted returns what an unhealthy machine waits for that is not being deleted: its owner, or its recovery if the owner was not asked.
 func (f *Facts) notDeleted() found {
-	answer := condOf(f.old, clusterv1.MachineOwnerRemediatedCondition)
+	answer := cond(f.old.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
 	if answer.Status != metav1.ConditionFalse {
 		return f.follow(f.old)
 	}
@@ -171,7 +172,7 @@ func (f *Facts) noReplacement() found {
 
 // deletion returns what a machine that is being deleted waits for, according to its condition Deleting.
 func (f *Facts) deletion(machine *clusterv1.Machine) found {
-	said := condOf(machine, clusterv1.MachineDeletingCondition)
+	said := cond(machine.Status.Conditions, clusterv1.MachineDeletingCondition)
 	w := about(deletionBegins, machine.Name, machineRef(machine), machine.DeletionTimestamp.Time, said)
 	phase, known := deletions[said.Reason]
 	switch {
@@ -237,7 +238,7 @@ func (f *Facts) inWorkload(w *found, machine *clusterv1.Machine, began time.Time
 
 // connected replaces the wait if Cluster API has no connection to the workload cluster. The deadline stays, because it holds without one.
 func (f *Facts) connected(w *found, machine *clusterv1.Machine) {
-	node := condOf(machine, clusterv1.MachineNodeReadyCondition)
+	node := cond(machine.Status.Conditions, clusterv1.MachineNodeReadyCondition)
 	if node.Reason != clusterv1.MachineNodeConnectionDownReason {
 		return
 	}
@@ -265,7 +266,7 @@ func (w *found) blockedByBudget() {
 
 // follow returns what machine waits for: a new machine, or one that may recover.
 func (f *Facts) follow(machine *clusterv1.Machine) found {
-	node, none := condOf(machine, clusterv1.MachineNodeReadyCondition), metav1.Condition{}
+	node, none := cond(machine.Status.Conditions, clusterv1.MachineNodeReadyCondition), metav1.Condition{}
 	since := node.LastTransitionTime.Time
 	switch {
 	case !machine.DeletionTimestamp.IsZero():
@@ -285,7 +286,7 @@ func (f *Facts) follow(machine *clusterv1.Machine) found {
 
 // awaited returns what a machine without a node waits for. The deadline is when a check stops waiting for the node.
 func (f *Facts) awaited(machine *clusterv1.Machine) found {
-	infra := condOf(machine, clusterv1.MachineInfrastructureReadyCondition)
+	infra := cond(machine.Status.Conditions, clusterv1.MachineInfrastructureReadyCondition)
 	w := about(notReady, machine.Name, infraOf(machine), infra.LastTransitionTime.Time, infra)
 	initialization := machine.Status.Initialization
 	switch {
@@ -346,7 +347,7 @@ func (f *Facts) awaitedSince(machine *clusterv1.Machine) time.Time {
 
 // bootstrapping sets the wait for the bootstrap data of machine. The provider's condition says what else it needs, such as a control plane.
 func bootstrapping(w *found, machine *clusterv1.Machine) {
-	config := condOf(machine, clusterv1.MachineBootstrapConfigReadyCondition)
+	config := cond(machine.Status.Conditions, clusterv1.MachineBootstrapConfigReadyCondition)
 	w.wait, w.said, w.Since = bootstrapNotReady, config, cmp.Or(config.LastTransitionTime.Time, machine.CreationTimestamp.Time)
 	w.WaitsFor = configRef(machine)
 	if fails(config) || config.Reason == "ReadyUnknown" { // a KubeadmConfig's error is only in its controller's log

@@ -110,16 +110,13 @@ func onMetal(machine *clusterv1.Machine) bool {
 	return ref.Kind == "Metal3Machine" && ref.APIGroup == infrav1.GroupVersion.Group
 }
 
-func condOf(machine *clusterv1.Machine, kind string) metav1.Condition {
-	return cond(machine.Status.Conditions, kind)
-}
-
 func ready(machine *clusterv1.Machine) bool {
-	return machine.Status.NodeRef.IsDefined() && condOf(machine, clusterv1.MachineNodeReadyCondition).Status == metav1.ConditionTrue
+	node := cond(machine.Status.Conditions, clusterv1.MachineNodeReadyCondition)
+	return machine.Status.NodeRef.IsDefined() && node.Status == metav1.ConditionTrue
 }
 
 func unhealthy(machine *clusterv1.Machine) bool {
-	return condOf(machine, clusterv1.MachineHealthCheckSucceededCondition).Status == metav1.ConditionFalse
+	return cond(machine.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition).Status == metav1.ConditionFalse
 }
 
 // Notable reports whether the story of another machine of the owner needs more of machine than its existence: machine has no node, is being
@@ -135,7 +132,7 @@ func healthy(machine *clusterv1.Machine) bool {
 
 // ailing returns what the infrastructure of machine reports as wrong; empty if nothing.
 func ailing(machine *clusterv1.Machine) metav1.Condition {
-	infra := condOf(machine, clusterv1.MachineInfrastructureReadyCondition)
+	infra := cond(machine.Status.Conditions, clusterv1.MachineInfrastructureReadyCondition)
 	if infra.Status != metav1.ConditionFalse || infra.Message == "" {
 		return metav1.Condition{}
 	}

@@ -284,7 +284,7 @@ func (r *reading) readHosts(ctx context.Context) error {
 	concerned := slices.DeleteFunc(r.all(), func(m *clusterv1.Machine) bool {
 		const deletes = clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason
 		awaited := !m.Status.NodeRef.IsDefined() && m.DeletionTimestamp.IsZero()
-		return !onMetal(m) || !awaited && condOf(m, clusterv1.MachineDeletingCondition).Reason != deletes
+		return !onMetal(m) || !awaited && cond(m.Status.Conditions, clusterv1.MachineDeletingCondition).Reason != deletes
 	})
 	if len(concerned) == 0 {
 		return nil

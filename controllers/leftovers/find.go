@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -166,8 +167,15 @@ func listOf(ctx context.Context, from client.Reader, kind schema.GroupVersionKin
 
 func (s *look) findHosts(ctx context.Context) error {
 	hosts, err := host.List(ctx, s.Live, client.InNamespace(s.Namespace))
-	if remediationrequest.Missing(err) || apierrors.IsForbidden(err) && s.neverHeldHosts(ctx) {
+	if remediationrequest.Missing(err) {
 		return nil
+	}
+	if apierrors.IsForbidden(err) && len(s.atWork) == 0 {
+		// Without the kind HostRemediation and without a power cycle on a Metal3Remediation, kubemend keeps no host off.
+		_, unread := listOf(ctx, s.Live, mendv1.GroupVersion.WithKind("HostRemediation"), s.Namespace)
+		if remediationrequest.Missing(unread) {
+			return nil
+		}
 	}
 	if err != nil {
 		return err
@@ -187,13 +195,6 @@ func (s *look) findHosts(ctx context.Context) error {
 	return nil
 }
 
-// neverHeldHosts reports whether the kind HostRemediation is not installed. Then kubemend, which may not list hosts, kept none powered off.
-// If the kind is installed, hosts may be off, and the manager needs the right to list hosts until it has released them.
-func (s *look) neverHeldHosts(ctx context.Context) bool {
-	_, err := listOf(ctx, s.Live, mendv1.GroupVersion.WithKind("HostRemediation"), s.Namespace)
-	return remediationrequest.Missing(err)
-}
-
 func (s *look) findLeases(ctx context.Context) error {
 	if !s.nodeChecks {
 		return nil // medik8s' operator holds leases by the same name
@@ -210,35 +211,38 @@ func (s *look) findLeases(ctx context.Context) error {
 	return nil
 }
 
-// findFences finds fenced nodes in all workload clusters whose control plane was ever initialized. An error in one cluster does not stop
-// the search in the others.
+// findFences finds fenced nodes in all workload clusters whose control plane was ever initialized. It reads the clusters side by side,
+// since each of them may take answerWithin. An error in one cluster does not stop the search in the others.
 func (s *look) findFences(ctx context.Context) {
 	failed := map[client.ObjectKey]time.Time{}
+	var one sync.Mutex // guards failed and s.left
+	var reads sync.WaitGroup
 	for key, cluster := range s.clusters {
 		initialized := meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterControlPlaneInitializedCondition)
 		if !initialized || !s.watched(cluster) {
 			continue
 		}
-		fenced, err := s.fenced(ctx, key)
-		if err != nil {
-			since, known := s.failed[key]
-			if !known {
-				since = s.now
+		reads.Go(func() {
+			fenced, err := s.fenced(ctx, key)
+			one.Lock()
+			defer one.Unlock()
+			if err != nil {
+				failed[key] = cmp.Or(s.failed[key], s.now)
+				do, why := waitOr(pass, failed[key], s.now, "its nodes cannot be read")
+				s.found(as(clusterKind, cluster.ObjectMeta), do, why).cause = err
 			}
-			failed[key] = since
-			do, why := waitOr(pass, since, s.now, "its nodes cannot be read")
-			s.found(as(clusterKind, cluster.ObjectMeta), do, why).cause = err
-		}
-		for _, node := range fenced {
-			switch by := types.UID(node.Annotations[fence.FencedByAnnotation]); {
-			case s.others[by]: // that remediation may keep the host off: on an unfenced node, the workload could run twice
-			case s.atWork[by]:
-				s.found(node, wait, "its remediation removes the fence").cluster = key
-			default:
-				s.found(node, unfence, "the remediation that fenced it is gone").cluster = key
+			for _, node := range fenced {
+				switch by := types.UID(node.Annotations[fence.FencedByAnnotation]); {
+				case s.others[by]: // that remediation may keep the host off: on an unfenced node, the workload could run twice
+				case s.atWork[by]:
+					s.found(node, wait, "its remediation removes the fence").cluster = key
+				default:
+					s.found(node, unfence, "the remediation that fenced it is gone").cluster = key
+				}
 			}
-		}
+		})
 	}
+	reads.Wait()
 	s.failed = failed
 	slices.SortStableFunc(s.left, func(a, b *leftover) int { return cmp.Compare(a.object(), b.object()) })
 }

@@ -2,27 +2,22 @@ package leftovers
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // plainCluster is a workload cluster that always answers.
@@ -53,16 +48,8 @@ func remembering(name, record string) *mendv1.HostRemediation {
 
 // Nodes are unfenced by the same rules by which hosts are released.
 func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
-	scheme := runtime.NewScheme()
-	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme),
-		mendv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme))
-	if err != nil {
-		t.Fatal(err)
-	}
-	here := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		remembering("exists", `{"state":"MovingWorkload","machine":"victim"}`),
-		remembering("forged", `{"state":"MovingWorkload","uid":"gone","machine":"victim"}`),
-	).Build()
+	here := server(t, remembering("exists", `{"state":"MovingWorkload","machine":"victim"}`),
+		remembering("forged", `{"state":"MovingWorkload","uid":"gone","machine":"victim"}`)).Build()
 	for name, row := range map[string]struct {
 		mark  types.UID
 		swept bool
@@ -88,7 +75,7 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 			}
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: row.ready}}
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: corev1.PodSpec{NodeName: n.Name}}
-			there := fake.NewClientBuilder().WithScheme(scheme).WithObjects(n, pod).WithIndex(pod, "spec.nodeName",
+			there := server(t, n, pod).WithIndex(pod, "spec.nodeName",
 				func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
 			waits := map[bool]time.Duration{true: row.moves, false: stays}[row.moves >= 0]
 			if row.ready == corev1.ConditionTrue {
@@ -96,9 +83,7 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 			}
 			node := func() *corev1.Node {
 				is := &corev1.Node{}
-				if err := there.Get(t.Context(), client.ObjectKeyFromObject(n), is); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, there.Get(t.Context(), client.ObjectKeyFromObject(n), is))
 				return is
 			}
 			connected := true
@@ -110,10 +95,7 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 				},
 				Installed: installed, Clock: clock, Grace: time.Minute,
 				Fenced: func() map[client.ObjectKey][]*corev1.Node {
-					if !connected {
-						return nil
-					}
-					if is := node(); is.Annotations[fence.FencedByAnnotation] != "" {
+					if is := node(); connected && is.Annotations[fence.FencedByAnnotation] != "" {
 						return map[client.ObjectKey][]*corev1.Node{{Namespace: "ns", Name: "c"}: {is}}
 					}
 					return nil
@@ -137,18 +119,12 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 				t.Error("it is unfenced too early")
 			}
 			if row.moves >= 0 {
-				if err := there.Delete(t.Context(), pod); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, there.Delete(t.Context(), pod))
 			}
 			clock.SetTime(noon.Add(time.Minute + waits))
-			if got := swept(); got != row.swept {
-				t.Errorf("unfenced: %t, want %t", got, row.swept)
-			}
+			must.Is(t, row.swept, swept(), "unfenced:")
 			reported := len(recorder.Events) > 0 && strings.Contains(<-recorder.Events, "OrphanedMarkRemoved")
-			if reported != row.swept {
-				t.Errorf("reported: %t, want %t", reported, row.swept)
-			}
+			must.Is(t, row.swept, reported, "reported:")
 		})
 	}
 }

@@ -246,9 +246,11 @@ func (s *Sweep) recovered(ctx context.Context, found *host.Host) (*clusterv1.Mac
 		return nil, fmt.Errorf("list the machines in %s: %w", found.Namespace, err)
 	}
 	i := slices.IndexFunc(list.Items, func(machine clusterv1.Machine) bool {
-		return machine.UID == uid && machine.DeletionTimestamp.IsZero()
+		return machine.UID == uid && machine.DeletionTimestamp.IsZero() &&
+			(conditions.IsTrue(&machine, clusterv1.MachineHealthCheckSucceededCondition) ||
+				conditions.IsTrue(&machine, clusterv1.MachineNodeHealthyCondition))
 	})
-	if i < 0 || !mayHaveRecovered(&list.Items[i]) {
+	if i < 0 {
 		return nil, nil
 	}
 	machine := &list.Items[i]
@@ -261,10 +263,4 @@ func (s *Sweep) recovered(ctx context.Context, found *host.Host) (*clusterv1.Mac
 		return nil, err
 	}
 	return machine, nil
-}
-
-// mayHaveRecovered reports whether a condition says that a machine is healthy. A health check may still find the machine unhealthy.
-func mayHaveRecovered(machine *clusterv1.Machine) bool {
-	return conditions.IsTrue(machine, clusterv1.MachineHealthCheckSucceededCondition) ||
-		conditions.IsTrue(machine, clusterv1.MachineNodeHealthyCondition)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -14,10 +13,11 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	realclock "k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -39,17 +39,24 @@ func installed() ([]remediation.Kind, error) {
 
 const holdOff = infrav1.PowerOffAnnotationPrefix
 
+// server returns an API server with these objects.
+func server(t *testing.T, objects ...client.Object) *fake.ClientBuilder {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	must.Do(t, errors.Join(
+		clientgoscheme.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme),
+		mendv1.AddToScheme(scheme),
+	))
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&clusterv1.Machine{})
+}
+
 // sweeperOf returns a Sweep of one host with these annotations, and of these remediations.
 func sweeperOf(
 	t *testing.T, annotations map[string]string, remediations ...client.Object,
 ) (*Sweep, client.Client, *clocktesting.FakeClock) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	must.Do(t, errors.Join(
-		bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme),
-	))
 	host := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host-1", UID: "host-uid", Annotations: annotations}}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(remediations, host)...).WithStatusSubresource(&clusterv1.Machine{}).Build()
+	c := server(t, append(remediations, host)...).Build()
 	clock := clocktesting.NewFakeClock(noon)
 	return &Sweep{
 		Remover:   Remover{Client: c, Live: c, Recorder: events.NewFakeRecorder(10), Hosts: &realhost.Hosts{Client: c, Live: c}},
@@ -293,19 +300,6 @@ func TestTeardownSweepsAlsoWhatARemediationHasForgotten(t *testing.T) {
 }
 
 func TestAnExhaustedHostIsExportedUntilItIsRepairedOrGone(t *testing.T) {
-	exported := func() []string {
-		registry := prometheus.NewPedanticRegistry()
-		registry.MustRegister(exhausted)
-		families, err := registry.Gather()
-		must.Do(t, err)
-		var hosts []string
-		for _, f := range families {
-			for _, m := range f.GetMetric() {
-				hosts = append(hosts, fmt.Sprintf("%s %s: %g", m.GetLabel()[0].GetValue(), m.GetLabel()[1].GetValue(), m.GetGauge().GetValue()))
-			}
-		}
-		return hosts
-	}
 	marks := map[string]string{infrav1.UnhealthyAnnotation: "x", mendv1.MarkedForAnnotation: "machine-that-was-replaced"}
 	for does, ends := range map[string]func(context.Context, client.Client, *bmov1alpha1.BareMetalHost) error{
 		"C11: a person repairs it": func(ctx context.Context, c client.Client, h *bmov1alpha1.BareMetalHost) error {
@@ -319,16 +313,13 @@ func TestAnExhaustedHostIsExportedUntilItIsRepairedOrGone(t *testing.T) {
 		t.Run(does, func(t *testing.T) {
 			s, c, _ := sweeperOf(t, marks)
 			sweep(t, s, c)
-			if got := exported(); !slices.Equal(got, []string{"host-1 ns: 1"}) {
-				t.Errorf("got %v, want the host", got)
-			}
+			must.Is(t, 1, testutil.ToFloat64(exhausted), "the only host")
+			must.Is(t, 1, testutil.ToFloat64(exhausted.WithLabelValues("ns", "host-1")), "the host")
 			h := &bmov1alpha1.BareMetalHost{}
 			key := client.ObjectKey{Namespace: "ns", Name: "host-1"}
 			must.Do(t, errors.Join(c.Get(t.Context(), key, h), ends(t.Context(), c, h)))
 			must.Do(t, s.sweep(t.Context()))
-			if got := exported(); len(got) != 0 {
-				t.Errorf("got %v afterwards, want none", got)
-			}
+			must.Is(t, 0, testutil.CollectAndCount(exhausted), "hosts afterwards")
 		})
 	}
 }

@@ -7,18 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -32,6 +29,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // kinds is the discovery of an API server with custom resources.
@@ -81,15 +79,8 @@ func (f *fails) patch(ctx context.Context, c client.WithWatch, o client.Object, 
 // teardownOf returns a teardown in a cluster with these objects. Ours are the CRDs that kubemend serves.
 func teardownOf(t *testing.T, ours []string, objects ...client.Object) (*Teardown, *fails, *clocktesting.FakeClock) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(
-		clientgoscheme.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme),
-	); err != nil {
-		t.Fatal(err)
-	}
 	write, clock := &fails{}, clocktesting.NewFakeClock(noon)
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&clusterv1.Machine{}).
-		WithInterceptorFuncs(interceptor.Funcs{Patch: write.patch}).Build()
+	c := server(t, objects...).WithInterceptorFuncs(interceptor.Funcs{Patch: write.patch}).Build()
 	return &Teardown{
 		Remover:  Remover{Client: c, Live: c, Nodes: unreachable{}, Recorder: events.NewFakeRecorder(50)},
 		Clusters: unreachable{}, Discovery: kinds{}, Clock: clock,
@@ -167,16 +158,10 @@ func TestAnObjectThatHasChangedSinceItWasReadIsNotPatched(t *testing.T) {
 		t.Fatalf("found: %v, %v", found, err)
 	}
 	changed := &mendv1.HostRemediation{}
-	if err := u.Client.Get(t.Context(), client.ObjectKeyFromObject(req), changed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, u.Client.Get(t.Context(), client.ObjectKeyFromObject(req), changed))
 	changed.Finalizers = append(changed.Finalizers, "keep.me/as-well")
-	if err := u.Client.Update(t.Context(), changed); err != nil {
-		t.Fatal(err)
-	}
-	if err := u.remove(t.Context(), found[0]); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, u.Client.Update(t.Context(), changed))
+	must.Do(t, u.remove(t.Context(), found[0]))
 	if left := metaOf(t, u, changed); left["keep.me/as-well"] == nil {
 		t.Errorf("left: %v", left)
 	}
@@ -223,9 +208,7 @@ func TestWhatIsTakenOffAnObject(t *testing.T) {
 		u, write, _ := teardownOf(t, tc.ours, check.DeepCopy(), tc.given)
 		write.next = true // whatever fails is tried again
 		_, _ = u.reconcile(t.Context(), true), u.reconcile(t.Context(), true)
-		if diff := cmp.Diff(tc.want, metaOf(t, u, tc.given)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Equal(t, tc.want, metaOf(t, u, tc.given), "%s", name)
 	}
 }
 
@@ -240,9 +223,7 @@ func TestOurConditionsAreTakenOffMachines(t *testing.T) {
 			t.Errorf("left is %v, want %s", err, left)
 		}
 	}
-	if err := u.Live.Get(t.Context(), client.ObjectKeyFromObject(machine), machine); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, u.Live.Get(t.Context(), client.ObjectKeyFromObject(machine), machine))
 	if left := machine.Status.Conditions; len(left) != 1 || left[0].Type != clusterv1.MachineHealthCheckSucceededCondition {
 		t.Errorf("left are %v, want HealthCheckSucceeded, which Cluster API core goes on with", left)
 	}
@@ -306,13 +287,6 @@ func heldBy(holder string) func(*Teardown) {
 	return func(u *Teardown) { u.Lock = &Lock{holder: holder, Clock: u.Clock} }
 }
 
-// reachable is a workload cluster that answers.
-type reachable struct{ client client.Client }
-
-func (r reachable) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
-	return r.client, nil
-}
-
 func TestTheFenceOfARemediationThatAnotherManagerEndsIsLeft(t *testing.T) {
 	remembers := func(filter string) map[string]string {
 		return map[string]string{mendv1.PowerCycleAnnotation: `{"state":"MovingWorkload","filter":"` + filter + `"}`}
@@ -324,20 +298,16 @@ func TestTheFenceOfARemediationThatAnotherManagerEndsIsLeft(t *testing.T) {
 	for _, by := range []string{"east", "west", "no-check"} {
 		there.WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: by, Annotations: map[string]string{fence.FencedByAnnotation: "uid-of-" + by}}})
 	}
-	u.Clusters = reachable{there.Build()}
+	u.Clusters = plainCluster{there.Build()}
 	found, err := u.find(t.Context(), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	orphaned := map[string]bool{}
 	for _, l := range found {
 		if l.on.Kind == "Node" {
 			orphaned[l.on.Name] = l.do == unfence
 		}
 	}
-	if diff := cmp.Diff(map[string]bool{"east": false, "no-check": true}, orphaned); diff != "" {
-		t.Errorf("fences that are ours, and whether they are orphaned (-want +got):\n%s", diff)
-	}
+	must.Equal(t, map[string]bool{"east": false, "no-check": true}, orphaned, "fences that are ours, and whether they are orphaned")
 }
 
 func TestTheLeaseGoesWithThePodWhenNothingIsLeft(t *testing.T) {
@@ -349,20 +319,42 @@ func TestTheLeaseGoesWithThePodWhenNothingIsLeft(t *testing.T) {
 
 	owners := func() []metav1.OwnerReference {
 		now := &coordinationv1.Lease{}
-		if err := u.Live.Get(t.Context(), u.Lock.Lease, now); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, u.Live.Get(t.Context(), u.Lock.Lease, now))
 		return now.OwnerReferences
 	}
 	if err := u.reconcile(t.Context(), true); err == nil || len(owners()) != 0 {
 		t.Errorf("something is left, and the lease goes: %v", err)
 	}
-	if err := u.reconcile(t.Context(), true); err != nil {
-		t.Fatal(err)
+	must.Do(t, u.reconcile(t.Context(), true))
+	must.Equal(t, []metav1.OwnerReference{*u.Pod}, owners(), "owners")
+}
+
+// together lets no cluster fail before all of them are read.
+type together struct{ arrive chan struct{} }
+
+func (c together) GetUncachedClient(ctx context.Context, _ client.ObjectKey) (client.Client, error) {
+	select {
+	case c.arrive <- struct{}{}:
+	case <-c.arrive:
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	if diff := cmp.Diff([]metav1.OwnerReference{*u.Pod}, owners()); diff != "" {
-		t.Errorf("owners (-want +got):\n%s", diff)
+	return nil, errors.New("silent")
+}
+
+func TestClustersAreReadSideBySide(t *testing.T) {
+	a, b := aCluster(), aCluster()
+	b.Name = "b"
+	u, _, _ := teardownOf(t, nil, a, b)
+	u.Clusters = together{make(chan struct{})}
+	left, err := u.find(t.Context(), true)
+	must.Do(t, err)
+	for _, l := range left {
+		if !strings.Contains(l.cause.Error(), "silent") {
+			t.Errorf("%s: %v", l, l.cause)
+		}
 	}
+	must.Equal(t, 2, len(left))
 }
 
 // withoutHosts is a reader without the right to list hosts.
@@ -384,14 +376,18 @@ func (r withoutHosts) List(ctx context.Context, list client.ObjectList, opts ...
 // If a user removes the rights too early, a host that is off must not be overlooked.
 func TestHostsThatMayNotBeLookedAt(t *testing.T) {
 	for name, row := range map[string]struct {
-		kind bool
-		says string
+		kind    bool
+		objects []client.Object
+		says    string
 	}{
-		"where there is the kind that holds them, they may be off": {true, "list BareMetalHosts"},
-		"where there never was, none is":                           {false, ""},
+		"where there is the kind that holds them, they may be off": {true, nil, "list BareMetalHosts"},
+		"where there never was, none is":                           {false, nil, ""},
+		"unless a remediation of the other kind has a power cycle": {false, []client.Object{&infrav1.Metal3Remediation{
+			ObjectMeta: called("m", map[string]string{mendv1.PowerCycleAnnotation: `{"state":"MovingWorkload"}`}),
+		}}, "list BareMetalHosts"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u, _, _ := teardownOf(t, nil)
+			u, _, _ := teardownOf(t, nil, row.objects...)
 			u.Live = withoutHosts{u.Live, row.kind}
 			_, err := u.find(t.Context(), false)
 			if (err != nil) != (row.says != "") || err != nil && !strings.Contains(err.Error(), row.says) {

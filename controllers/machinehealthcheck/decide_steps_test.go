@@ -250,7 +250,7 @@ func TestWhatTheConditionRemediationSays(t *testing.T) {
 		"an owner is asked":                                        {facts(bad(ofSet)), ownerAsked},
 		"one that was asked":                                       {facts(bad(ofSet, asked)), ownerAsked},
 		"which is said once":                                       {facts(bad(ofSet, asked, before)), stands},
-		"also with its record":                                     {facts(bad(ofSet, asked, told("True", "OwnerAsked", askedOwner+recorded+"a@1"))), stands},
+		"also with its record":                                     {facts(bad(ofSet, asked, told("True", "OwnerAsked", askedOwner+mendv1.RecordMention+"a@1"))), stands},
 		"and with nothing else":                                    {facts(bad(ofSet, asked, told("True", "OwnerAsked", askedOwner+": and more"))), ownerAsked},
 		"one that says so in the older condition alone":            {facts(bad(ofSet, asked, older)), ownerAsked + ". The owner says: later"},
 		"one that cannot remediate it":                             {facts(bad(ofSet, refuses)), ownerRefuses},

@@ -258,12 +258,9 @@ func remediationCondition(facts *Facts, decision *Decision) {
 	decision.Conditions = append(decision.Conditions, cond)
 }
 
-// recorded begins the mention of a record in a message; see package remediationrecord.
-const recorded = ": see RemediationRecord "
-
 // said reports whether stored is message, perhaps followed by the mention of a record.
 func said(stored, message string) bool {
-	return stored == message || strings.HasPrefix(stored, message+recorded)
+	return stored == message || strings.HasPrefix(stored, message+mendv1.RecordMention)
 }
 
 // inProgress returns the condition of a machine whose remediation is in progress or begins now, or whose owner cannot do it; else zero.

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -26,7 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -324,58 +322,4 @@ func (l *Ledger) countSelected(p *Policy, status *mendv1.RemediationPolicyStatus
 	names := slices.Sorted(maps.Keys(ungrouped))
 	text := fmt.Sprintf("%d targets lack the label or field that a limit groups by, so the limit does not apply to them: ", len(names))
 	return text + strings.Join(names[:min(len(names), 5)], ", ")
-}
-
-// FollowRecords counts the remediations of the open records in a cache.
-func (l *Ledger) FollowRecords(informer interface {
-	AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error)
-}) error {
-	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { l.Follow(o.(*mendv1.RemediationRecord), true) },
-		UpdateFunc: func(_, o any) { l.Follow(o.(*mendv1.RemediationRecord), true) },
-		DeleteFunc: func(o any) {
-			if late, is := o.(toolscache.DeletedFinalStateUnknown); is {
-				o = late.Obj
-			}
-			if record, is := o.(*mendv1.RemediationRecord); is {
-				l.Follow(record, false)
-			}
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("watch RemediationRecords for RemediationPolicies: %w", err)
-	}
-	return nil
-}
-
-// Follow counts the remediation of a record that has begun: for maxPerHour during an hour, for other limits until the record has ended or
-// the capacity is back. If no check reports the target any more, it counts from the last attempt on, because a manager may have died before
-// it wrote that the remediation has begun.
-func (l *Ledger) Follow(record *mendv1.RemediationRecord, exists bool) {
-	status, key := &record.Status, client.ObjectKeyFromObject(record)
-	of, check := &record.Spec.Target, record.Spec.Requester.Check
-	target := &Target{Namespace: record.Namespace, Cluster: of.ClusterName, FailureDomain: of.FailureDomain}
-	if check != nil {
-		target.Kind, target.Check = check.Kind, check.Name
-	}
-	switch {
-	case target.Kind == NodeHealthCheck && of.Node != nil:
-		target.UID, target.Name = place.NodeID(of.Node.Name), of.Node.Name
-	case of.Machine != nil:
-		target.UID, target.Name = types.UID(of.Machine.UID), of.Machine.Name
-	}
-	begun := cmp.Or(status.Begun, status.Attempted)
-	switch {
-	case !exists || target.UID == "" || begun == nil || status.Begun == nil && !record.Open():
-		l.Record(key, nil, false, time.Time{}, time.Time{})
-		return
-	case !record.Open() || status.CapacityBack != nil:
-		l.Record(key, target, false, begun.Time, time.Time{})
-		return
-	}
-	stepped := begun.Time
-	if n := len(status.Steps); n > 0 && status.Steps[n-1].Time.After(stepped) {
-		stepped = status.Steps[n-1].Time.Time
-	}
-	l.Record(key, target, status.Begun == nil, begun.Time, stepped)
 }

@@ -95,6 +95,22 @@ func (f *fleet) edit(cluster string, n int, edit func(*Target)) {
 	f.report(cluster)
 }
 
+// record counts a record about the nth machine of check a, which began and had its last step at these times.
+func (f *fleet) record(n int, begun, stepped time.Time, edit func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord {
+	target := f.targets[check("a")][n]
+	record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("record-", begun.Unix())}}
+	record.Spec.Requester.Check = &mendv1.RecordRef{Kind: MachineHealthCheck, Name: "a"}
+	record.Spec.Target = mendv1.RecordTarget{
+		Machine: &mendv1.RecordRef{UID: string(target.UID), Name: target.Name}, ClusterName: "a", FailureDomain: target.FailureDomain,
+	}
+	record.Status.Begun, record.Status.Steps = new(metav1.NewTime(begun)), []mendv1.RecordStep{{Time: metav1.NewMicroTime(stepped)}}
+	edit(record)
+	f.ledger.Follow(record, true)
+	return record
+}
+
+func capacityBack(r *mendv1.RemediationRecord) { r.Status.CapacityBack = new(metav1.NewTime(start)) }
+
 func sick(t *Target)   { t.Unavailable, t.Due = true, start }
 func flying(t *Target) { t.Unavailable, t.InFlight = true, true }
 func well(t *Target)   { t.Unavailable, t.InFlight = false, false }
@@ -256,19 +272,18 @@ func TestWhatCannotBeJudgedIsInNoNumber(t *testing.T) {
 func TestAPlaceIsTakenUntilTheCapacityIsBackAndForAnHourWithoutAStep(t *testing.T) {
 	f := newFleet(t, policyWith(rack("1", "")))
 	f.machines("a", "r1", 3)
-	record := types.NamespacedName{Namespace: "ns", Name: "record"}
 	f.edit("a", 0, flying)
-	f.ledger.Record(record, f.targets[check("a")][0], false, start, start)
+	f.record(0, start, start, func(*mendv1.RemediationRecord) {})
 	f.targets[check("a")] = f.targets[check("a")][1:] // the Machine is gone
 	f.edit("a", 0, sick)
 	f.wants("a")
 	f.clock.SetTime(start.Add(stalledAfter))
 	f.wants("a", 0)
 	f.ledger.Settle(check("a"), nil, nil)
-	f.ledger.Record(record, f.targets[check("a")][0], false, start, start.Add(stalledAfter)) // the record has a new step
+	record := f.record(0, start, start.Add(stalledAfter), func(*mendv1.RemediationRecord) {}) // a new step
 	f.wants("a")
 	f.woken = nil
-	f.ledger.Record(record, nil, false, time.Time{}, time.Time{})
+	f.ledger.Follow(record, false)
 	must.Equal(t, []string{"a"}, f.woken)
 	f.wants("a", 0)
 }
@@ -535,8 +550,8 @@ func TestNoMoreBeginWithinAnHourThanMay(t *testing.T) {
 	limit.MaxPerHour = new(int32(3))
 	f := newFleet(t, policyWith(limit))
 	f.machines("a", "r1", 9)
-	for name, begun := range map[string]time.Duration{"ended before a restart": -30 * time.Minute, "again": -20 * time.Minute} {
-		f.ledger.Record(types.NamespacedName{Name: name}, f.targets[check("a")][8], false, start.Add(begun), time.Time{})
+	for _, begun := range []time.Duration{-30 * time.Minute, -20 * time.Minute} { // both ended before a restart
+		f.record(8, start.Add(begun), start, capacityBack)
 	}
 	for i := range 3 {
 		f.edit("a", i, sick)
@@ -582,7 +597,7 @@ func TestOfPowerCyclesThatAllWaitOneBegins(t *testing.T) {
 func TestARecordThatDoesNotSayThatItBeganCountsOnceNothingReportsItsTarget(t *testing.T) {
 	f := newFleet(t, policyWith(mendv1.PolicyLimit{Name: "all", MaxInFlight: new(intstr.FromInt32(1))}))
 	f.machines("a", "r1", 3)
-	f.ledger.Record(types.NamespacedName{Name: "record"}, f.targets[check("a")][0], true, start, start)
+	f.record(0, start, start, func(r *mendv1.RemediationRecord) { r.Status.Attempted, r.Status.Begun = r.Status.Begun, nil })
 	f.edit("a", 0, sick)
 	f.wants("a", 0) // its own record does not block it
 	f.edit("a", 1, sick)

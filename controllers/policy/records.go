@@ -1,47 +1,98 @@
 package policy
 
 import (
-	"time"
+	"cmp"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 )
 
-// Record counts the remediation of a record, whose target may be gone. A record can only raise counts. target is nil if the record does not
-// count any more. attempted says that the record has not begun yet. stepped is its last step; zero if it counts for maxPerHour only.
-func (l *Ledger) Record(record types.NamespacedName, target *Target, attempted bool, begun, stepped time.Time) {
+// FollowRecords counts the remediations of the open records in a cache.
+func (l *Ledger) FollowRecords(informer interface {
+	AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error)
+}) error {
+	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { l.Follow(o.(*mendv1.RemediationRecord), true) },
+		UpdateFunc: func(_, o any) { l.Follow(o.(*mendv1.RemediationRecord), true) },
+		DeleteFunc: func(o any) {
+			if late, is := o.(toolscache.DeletedFinalStateUnknown); is {
+				o = late.Obj
+			}
+			if record, is := o.(*mendv1.RemediationRecord); is {
+				l.Follow(record, false)
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watch RemediationRecords for RemediationPolicies: %w", err)
+	}
+	return nil
+}
+
+// Follow counts the remediation of a record that has begun, whose target may be gone: for maxPerHour during an hour, for other limits until
+// the record has ended or the capacity is back. A record can only raise counts.
+func (l *Ledger) Follow(record *mendv1.RemediationRecord, exists bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before := l.records[record]
+	key, e := client.ObjectKeyFromObject(record), recorded(record)
+	before := l.records[key]
 	if before != nil {
 		l.remove(before)
-		delete(l.records, record)
+		delete(l.records, key)
 	}
-	if target == nil {
-		if before != nil {
-			l.offer(Check{})
+	counts := exists && e != nil
+	if counts {
+		if before != nil { // the target may be gone, and its labels known from before
+			e.Target = before.Target
 		}
-		return
+		if l.records == nil {
+			l.records = map[types.NamespacedName]*entry{}
+		}
+		e.Target = l.known(e)
+		l.records[key] = e
+		l.place(e)
 	}
-	if l.records == nil {
-		l.records = map[types.NamespacedName]*entry{}
-	}
-	check := Check{target.Kind, types.NamespacedName{Namespace: target.Namespace, Name: target.Check}}
-	if check.Kind == NodeHealthCheck {
-		check.Namespace = ""
-	}
-	if before != nil { // the target may be gone, and its labels known from before
-		target = before.Target
-	}
-	e := &entry{Target: target, check: check, attempted: attempted, begun: begun}
-	if !stepped.IsZero() {
-		e.stalled = stepped.Add(stalledAfter)
-	}
-	e.Target = l.known(e)
-	l.records[record] = e
-	l.place(e)
-	if before != nil && stepped.IsZero() {
+	if before != nil && (!counts || e.stalled.IsZero()) {
 		l.offer(Check{})
 	}
+}
+
+// recorded returns the entry of a record; nil if the record does not count. If no check reports the target any more, it counts from the
+// last attempt on, because a manager may have died before it wrote that the remediation has begun.
+func recorded(record *mendv1.RemediationRecord) *entry {
+	status, of := &record.Status, &record.Spec.Target
+	check := cmp.Or(record.Spec.Requester.Check, &mendv1.RecordRef{})
+	target := &Target{
+		Namespace: record.Namespace, Cluster: of.ClusterName, FailureDomain: of.FailureDomain, Kind: check.Kind, Check: check.Name,
+	}
+	e := &entry{Target: target, check: Check{check.Kind, types.NamespacedName{Namespace: record.Namespace, Name: check.Name}}}
+	if check.Kind == NodeHealthCheck {
+		e.check.Namespace = ""
+	}
+	switch {
+	case check.Kind == NodeHealthCheck && of.Node != nil:
+		target.UID, target.Name = place.NodeID(of.Node.Name), of.Node.Name
+	case of.Machine != nil:
+		target.UID, target.Name = types.UID(of.Machine.UID), of.Machine.Name
+	}
+	begun := cmp.Or(status.Begun, status.Attempted)
+	if target.UID == "" || begun == nil || status.Begun == nil && !record.Open() {
+		return nil
+	}
+	e.begun, e.attempted = begun.Time, status.Begun == nil
+	if record.Open() && status.CapacityBack == nil {
+		stepped := begun.Time
+		if n := len(status.Steps); n > 0 && status.Steps[n-1].Time.After(stepped) {
+			stepped = status.Steps[n-1].Time.Time
+		}
+		e.stalled = stepped.Add(stalledAfter)
+	}
+	return e
 }
 
 // known returns the target of a record, which has no labels, with the labels that its check has reported for it or for another target.

@@ -114,9 +114,7 @@ func TestWhatIsReportedOfTheEnd(t *testing.T) {
 func TestWhatCapacityWaitsForIsExported(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	m.reconcile(time.Second)
-	if n := testutil.CollectAndCount(&capacityMissing{m.Client, m.clock}); n != 0 {
-		t.Errorf("%d series before it is begun", n)
-	}
+	must.Is(t, 0, testutil.CollectAndCount(&capacityMissing{m.Client, m.clock}), "series before it is begun")
 	m.ask(2 * time.Second)
 	m.reconcile(3 * time.Second)
 	const want = `
@@ -127,9 +125,7 @@ kubemend_capacity_missing{cluster="c",namespace="metal",reason="WaitingForRemedi
 # TYPE kubemend_capacity_missing_oldest_timestamp_seconds gauge
 kubemend_capacity_missing_oldest_timestamp_seconds{cluster="c",namespace="metal",reason="WaitingForRemediation"} 1.772452799e+09
 `
-	if err := testutil.CollectAndCompare(&capacityMissing{m.Client, m.clock}, strings.NewReader(want)); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, testutil.CollectAndCompare(&capacityMissing{m.Client, m.clock}, strings.NewReader(want)))
 }
 
 // If Clusters come and go, such as those of tests, series of deleted Clusters would pile up.
@@ -139,9 +135,7 @@ func TestAnEndIsCountedOnceAndUntilItsClusterIsGone(t *testing.T) {
 	dueToCapacity.Reset()
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	m.replaced()
-	if n := testutil.ToFloat64(closed.WithLabelValues("metal", "c", string(mendv1.RecordReplaced))); n != 1 {
-		t.Errorf("it is counted %v times", n)
-	}
+	must.Is(t, 1, testutil.ToFloat64(closed.WithLabelValues("metal", "c", string(mendv1.RecordReplaced))), "it is counted")
 	waits := testutil.CollectAndCount(&capacityMissing{m.Client, m.clock})
 	if testutil.CollectAndCount(dueToBegun) != 1 || testutil.CollectAndCount(dueToCapacity) != 1 || waits != 0 {
 		t.Error("the times are not exported, or it still waits")
@@ -196,7 +190,5 @@ func TestARecordSaysWhatAPowerCycleWaitsFor(t *testing.T) {
 			t.Errorf("%s: it says %q", state, got)
 		}
 	}
-	if got := stepText(string(powercycle.Booting), "Machine m", mendv1.RecordRef{}); got != "Booting" {
-		t.Errorf("without a request it says %q", got)
-	}
+	must.Is(t, "Booting", stepText(string(powercycle.Booting), "Machine m", mendv1.RecordRef{}), "without a request it says")
 }

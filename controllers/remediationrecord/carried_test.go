@@ -28,7 +28,7 @@ func TestARecordThatNothingCarriesIsNotBegun(t *testing.T) {
 			m.change("w1", func(w *clusterv1.Machine) {
 				says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
 				says(w, mendv1.Remediation, metav1.ConditionTrue, time.Second)
-				w.Status.Conditions[len(w.Status.Conditions)-1].Message = "asked" + followedBy + "w1-record@another"
+				w.Status.Conditions[len(w.Status.Conditions)-1].Message = "asked" + mendv1.RecordMention + "w1-record@another"
 			})
 		},
 		"a request carries another one of that name": func(m *management) {
@@ -63,7 +63,7 @@ func TestARecordEndsWhoseMachineCarriesAnother(t *testing.T) {
 		m.reconcile(2 * time.Second)
 		m.Finds = finds(tc.healthy)
 		m.change("w1", func(w *clusterv1.Machine) {
-			w.Status.Conditions[len(w.Status.Conditions)-1].Message = "asked" + followedBy + "w1-next@next"
+			w.Status.Conditions[len(w.Status.Conditions)-1].Message = "asked" + mendv1.RecordMention + "w1-next@next"
 		})
 		if got := m.reconcile(time.Minute); got.Status.Outcome != tc.want {
 			t.Errorf("one %s ends as %q", name, got.Status.Outcome)

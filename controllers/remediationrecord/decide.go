@@ -97,18 +97,11 @@ func (p *planning) noteTarget() {
 	}
 }
 
-// noteBeginning sets when the remediation was begun, and by what: kubemend, or the creator of a request that kubemend adopted. A deletion
-// alone does not count: somebody else may delete a Machine before kubemend begins.
+// noteBeginning sets when the remediation was begun. A deletion alone does not count: somebody else may delete a Machine before kubemend
+// begins.
 func (p *planning) noteBeginning() {
-	step := first(p.status, OwnerRequested, RequestCreated)
-	if p.begun() || step == nil {
-		return
-	}
-	p.status.Begun, p.status.BegunBy = new(metav1.NewTime(step.Time.Truncate(time.Second))), "kubemend"
-	for _, req := range p.Requests {
-		if step.Object != nil && req.RecordRef == *step.Object && req.By != "" {
-			p.status.BegunBy = req.By
-		}
+	if step := first(p.status, OwnerRequested, RequestCreated); step != nil && !p.begun() {
+		p.status.Begun = new(metav1.NewTime(step.Time.Truncate(time.Second)))
 	}
 }
 

@@ -132,7 +132,7 @@ func (m *management) restart() {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	recent := &Recent{Live: live, Clock: m.clock}
+	recent := NewRecent(live, m.clock)
 	installed := func(context.Context, string) (bool, error) { return true, nil }
 	m.Reconciler = &Reconciler{
 		Records: &Records{Client: c, Live: live, Clock: m.clock, Installed: installed},
@@ -209,7 +209,7 @@ func (m *management) ask(at time.Duration) {
 func carried(m *clusterv1.Machine) {
 	record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: recordKey.Namespace, Name: m.Name + "-record"}}
 	says(m, mendv1.Remediation, metav1.ConditionTrue, 0)
-	m.Status.Conditions[len(m.Status.Conditions)-1].Message = "Its owner was asked" + followedBy + Carried(record, m.Namespace)
+	m.Status.Conditions[len(m.Status.Conditions)-1].Message = "Its owner was asked" + mendv1.RecordMention + Carried(record, m.Namespace)
 }
 
 // heal makes the check find w1 healthy, and removes all other conditions.

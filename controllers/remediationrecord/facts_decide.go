@@ -89,8 +89,6 @@ type Request struct {
 	mendv1.RecordRef
 
 	Created time.Time
-	// By is the field manager that created the request; empty if it was kubemend.
-	By string
 	// Acts reports that a remediator has begun to act on the request.
 	Acts bool
 	// State is the state of a power cycle; empty for other requests.

@@ -73,7 +73,7 @@ func rules(t *rapid.T, f *Facts, before *mendv1.RemediationRecordStatus, p *Plan
 	for rule, holds := range map[string]bool{
 		"nothing after the end":                before.Ended.IsZero() || cmp.Equal(*before, *s),
 		"nothing while it is paused":           !f.Paused || cmp.Equal(*before, *s),
-		"it is begun once":                     before.Begun.IsZero() || s.Begun.Equal(before.Begun) && s.BegunBy == before.BegunBy,
+		"it is begun once":                     before.Begun.IsZero() || s.Begun.Equal(before.Begun),
 		"nothing is lost":                      len(s.Steps) >= len(before.Steps) && len(s.Requests) >= len(before.Requests),
 		"it is bounded":                        len(s.Steps) <= mendv1.MaxRecordSteps && len(s.Requests) <= MaxRequests,
 		"an outcome and an end come together":  s.Ended.IsZero() == (s.Outcome == ""),

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -64,9 +63,7 @@ func TestWhatIsMissingByARecord(t *testing.T) {
 			for _, say := range tc.says {
 				say(is)
 			}
-			if diff := cmp.Diff(tc.want, MissingBy(is)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.want, MissingBy(is), "(-want +got)")
 		})
 	}
 }
@@ -90,9 +87,7 @@ func lost(name string, ago time.Duration, edits ...func(*mendv1.RemediationRecor
 func checked(t *testing.T, objects ...client.Object) *Records {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := mendv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, mendv1.AddToScheme(scheme))
 	return &Records{Client: indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)).Build()}
 }
 
@@ -179,19 +174,13 @@ func TestACheckIsCalledWhenSomethingElseIsMissing(t *testing.T) {
 func TestAClosedRecordStaysInTheCacheForAsLongAsItCounts(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...) // the record of a Machine without a node
 	m.replaced()
-	if label := m.record().Labels[mendv1.RecordOpenLabel]; label != "false" {
-		t.Errorf("when it is closed its label is %q", label)
-	}
-	if label := m.reconcile(12 * time.Hour).Labels[mendv1.RecordOpenLabel]; label != "false" {
-		t.Errorf("after less than twelve hours its label is %q", label)
-	}
+	must.Is(t, "false", m.record().Labels[mendv1.RecordOpenLabel], "when it is closed its label is")
+	must.Is(t, "false", m.reconcile(12 * time.Hour).Labels[mendv1.RecordOpenLabel], "after less than twelve hours its label is")
 	if label, labelled := m.reconcile(12*time.Hour + 10*time.Minute).Labels[mendv1.RecordOpenLabel]; labelled {
 		t.Errorf("after that its label is %q", label)
 	}
 	m = newManagement(t, append(fleet(), unhealthy(), recordOf(func(r *mendv1.RemediationRecord) { r.Spec.Target.Node = NodeRef("n", "") }))...)
-	if label := m.replaced().Labels[mendv1.RecordOpenLabel]; label != "false" {
-		t.Errorf("of a Machine that had a node its label is %q", label)
-	}
+	must.Is(t, "false", m.replaced().Labels[mendv1.RecordOpenLabel], "of a Machine that had a node its label is")
 	if label, labelled := m.reconcile(61 * time.Minute).Labels[mendv1.RecordOpenLabel]; labelled {
 		t.Errorf("an hour after that began its label is %q", label)
 	}
@@ -225,9 +214,7 @@ kubemend_remediation_loop{cluster="c",kind="BareMetalHost",name="host-7",namespa
 kubemend_remediation_loop{cluster="c",kind="MachineSet",name="pool",namespace="metal"} 2
 `
 	collector := &capacityMissing{m.Client, m.clock}
-	if err := testutil.CollectAndCompare(collector, strings.NewReader(want), "kubemend_remediation_loop"); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, testutil.CollectAndCompare(collector, strings.NewReader(want), "kubemend_remediation_loop"))
 }
 
 // NodeHealthChecks have their own cache, without the index of records.

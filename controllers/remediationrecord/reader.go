@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"sync"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -12,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	expiring "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -83,15 +83,16 @@ func (r *Reconciler) actsOnNodes() bool { return r.ActsOnNodes == nil || r.ActsO
 // Recent reads objects that no cache has from the API server, and remembers them for a moment: after a restart, hundreds of records ask for
 // the same few owners. Objects share their contents: read only.
 type Recent struct {
-	Live  client.Reader
-	Clock clock.PassiveClock
+	Live    client.Reader
+	answers *expiring.LRUExpireCache
+}
 
-	mu      sync.Mutex
-	answers map[string]answer
+// NewRecent returns a Recent that reads through live.
+func NewRecent(live client.Reader, now clock.PassiveClock) *Recent {
+	return &Recent{live, expiring.NewLRUExpireCacheWithClock(mostAnswers, now)}
 }
 
 type answer struct {
-	until time.Time
 	value any
 	err   error
 }
@@ -101,7 +102,7 @@ const (
 	remembered = 3 * time.Second
 	// versionRemembered is how long an answer counts for one version of an object.
 	versionRemembered = 24 * time.Hour
-	// mostAnswers is how many answers are remembered. At that number, all are forgotten.
+	// mostAnswers is how many answers are remembered.
 	mostAnswers = 4096
 )
 
@@ -140,23 +141,14 @@ func (r *Recent) fill(obj runtime.Object, which string, lasts time.Duration, rea
 
 // once returns the remembered answer, or what read returns. It remembers no error but NotFound and Forbidden.
 func (r *Recent) once(id string, lasts time.Duration, read func() (any, error)) (any, error) {
-	now := r.Clock.Now()
-	r.mu.Lock()
-	found, known := r.answers[id]
-	r.mu.Unlock()
-	if known && now.Before(found.until) {
-		return found.value, found.err
+	if found, known := r.answers.Get(id); known {
+		return found.(answer).value, found.(answer).err
 	}
 	value, err := read()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.answers == nil || len(r.answers) >= mostAnswers {
-		r.answers = map[string]answer{}
-	}
-	r.answers[id] = answer{now.Add(lasts), value, err}
+	r.answers.Add(id, answer{value, err}, lasts)
 	return value, err
 }
 

@@ -1,12 +1,10 @@
 package remediationrecord
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -16,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -112,8 +111,7 @@ func (r *Records) Begin(ctx context.Context, kind string, record *mendv1.Remedia
 
 // write returns the record that record names, or creates one if that is not open. If the name of the new record is taken by a record that
 // has ended, is of another remediation or was created by another client, write hashes the UID of that record into the next name. It deletes
-// an open record of this remediation that has not begun and has another spec, since a spec never changes and the check may have found
-// something else.
+// an open record of this remediation that has not begun and has another cause or requester, since a spec never changes.
 func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, since string) (*mendv1.RemediationRecord, error) {
 	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
 		return nil, err
@@ -140,7 +138,8 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 			other = string(there.UID)
 			continue
 		}
-		if there.Status.Begun != nil || sameDecision(there.Spec, fresh.Spec) {
+		sameReason := there.Spec.Cause == fresh.Spec.Cause && equality.Semantic.DeepEqual(there.Spec.Requester, fresh.Spec.Requester)
+		if there.Status.Begun != nil || sameReason {
 			return there, r.attempt(ctx, there)
 		}
 		unchanged := client.Preconditions{UID: &there.UID, ResourceVersion: &there.ResourceVersion}
@@ -167,15 +166,6 @@ func openRecord(record *mendv1.RemediationRecord, now time.Time) *mendv1.Remedia
 func sameRemediation(there, fresh *mendv1.RemediationRecord) bool {
 	about := TargetOf(there) == TargetOf(fresh) && there.Spec.Remediator == fresh.Spec.Remediator
 	return about && there.Open() && there.DeletionTimestamp.IsZero() && madeBy(there) == ""
-}
-
-// sameDecision reports whether two specs are stored the same, with times in seconds, apart from the time of the decision and the counts of
-// the check, which change with other targets.
-func sameDecision(a, b mendv1.RemediationRecordSpec) bool {
-	a.Decided, a.Counts = b.Decided, b.Counts
-	stored, err := json.Marshal(a)
-	fresh, err2 := json.Marshal(b)
-	return err == nil && err2 == nil && bytes.Equal(stored, fresh)
 }
 
 // known returns the open record that a request of this remediation carries; nil if no request carries one.
@@ -297,21 +287,18 @@ func (r *Records) Has(ctx context.Context, req metav1.Object, machine *clusterv1
 	return about && there.Open() && carries(req, there)
 }
 
-// followedBy precedes the record in the message of the condition Remediation of a Machine that carries one.
-const followedBy = ": see RemediationRecord "
-
 // Mention returns the end of the message of the condition Remediation; empty without a record. A Machine carries its record by this
 // message, because the same write that asks the owner to replace the Machine stores it.
 func Mention(record *mendv1.RemediationRecord) string {
 	if record == nil {
 		return ""
 	}
-	return followedBy + Carried(record, record.Namespace)
+	return mendv1.RecordMention + Carried(record, record.Namespace)
 }
 
 // carriedByMachine returns the record that a Machine carries whose owner is asked to replace it; zero if it carries none.
 func carriedByMachine(machine *clusterv1.Machine) (record types.NamespacedName, uid types.UID) {
-	_, value, _ := strings.Cut(conditions.GetMessage(machine, mendv1.Remediation), followedBy)
+	_, value, _ := strings.Cut(conditions.GetMessage(machine, mendv1.Remediation), mendv1.RecordMention)
 	return carriedIn(value, machine.Namespace)
 }
 
@@ -355,7 +342,7 @@ var bounds = map[string]int{
 	"ClusterName": 253, "ClusterUID": 64, "HostModel": 128, "FailureDomain": 256, "User": 256,
 	"RecordRequester.Reason": mendv1.MaxRecordText, "Limit": 64,
 	"Cause": 333, "RecordEvidence.Type": 316, "RecordEvidence.Status": 16,
-	"BegunBy": 253, "EndedBy": 253, "Message": mendv1.MaxRecordText, "Condition.Message": 4 * mendv1.MaxRecordText,
+	"EndedBy": 253, "Message": mendv1.MaxRecordText, "Condition.Message": 4 * mendv1.MaxRecordText,
 }
 
 // Bound cuts texts and lists that are too long in a record, because the API server would refuse the write, and the record would never be

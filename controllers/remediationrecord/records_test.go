@@ -154,9 +154,7 @@ func TestARemediationHasOneRecord(t *testing.T) {
 		}, 1},
 		"the manager is killed before the record": {func(s *shelf) {
 			s.breaks = 0
-			if record := s.begins(ctx, about("w1", "1"), "a"); record != nil {
-				t.Errorf("it has record %s", record.Name)
-			}
+			must.Is(t, nil, s.begins(ctx, about("w1", "1"), "a"), "the record is")
 			s.breaks = -1
 			s.restart()
 			s.begins(ctx, about("w1", "1"), "a")
@@ -225,9 +223,7 @@ func TestARemediationHasOneRecord(t *testing.T) {
 		}, 1},
 		"the kind is not installed": {func(s *shelf) {
 			s.absent = true
-			if record := s.begins(ctx, about("w1", "1"), "a"); record != nil {
-				t.Errorf("it has record %s", record.Name)
-			}
+			must.Is(t, nil, s.begins(ctx, about("w1", "1"), "a"), "the record is")
 		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -287,15 +283,11 @@ func TestARecordThatCannotBeWrittenHoldsUpNothing(t *testing.T) {
 					},
 				})
 				before, began := testutil.ToFloat64(failed.WithLabelValues("Test")), time.Now() //nolint:forbidigo // of the bubble
-				if record := s.begins(t.Context(), about("w1", "1"), "a"); record != nil {
-					t.Errorf("there is a record %q", record.Name)
-				}
+				must.Is(t, nil, s.begins(t.Context(), about("w1", "1"), "a"), "the record is")
 				if took := time.Since(began); took > AheadWithin { //nolint:forbidigo // of the bubble
 					t.Errorf("the remediation waits for %s", took)
 				}
-				if counted := testutil.ToFloat64(failed.WithLabelValues("Test")) - before; counted != 1 {
-					t.Errorf("it is counted %v times", counted)
-				}
+				must.Is(t, 1, testutil.ToFloat64(failed.WithLabelValues("Test"))-before, "it is counted")
 			})
 		})
 	}
@@ -328,21 +320,11 @@ func TestWhatIsTooLongIsCut(t *testing.T) {
 	}
 	r.Status.Steps = []mendv1.RecordStep{{Message: long}}
 	Bound(r)
-	if n := len([]rune(r.Spec.Cause)); n != 333 {
-		t.Errorf("the cause has %d characters", n)
-	}
-	if len(r.Spec.Evidence) != mendv1.MaxRecordEvidence {
-		t.Errorf("%d findings", len(r.Spec.Evidence))
-	}
-	if n := len([]rune(r.Status.Steps[0].Message)); n != mendv1.MaxRecordText {
-		t.Errorf("a step has %d characters", n)
-	}
+	must.Is(t, 333, len([]rune(r.Spec.Cause)), "characters of the cause")
+	must.Is(t, mendv1.MaxRecordEvidence, len(r.Spec.Evidence), "findings")
+	must.Is(t, mendv1.MaxRecordText, len([]rune(r.Status.Steps[0].Message)), "characters of a step")
 	r.Status.Steps[0].Message, r.Status.Conditions = long[:2*mendv1.MaxRecordText], []metav1.Condition{{Message: strings.Repeat(long, 4)}}
 	Bound(r)
-	if got := r.Status.Steps[0].Message; got != long[:2*mendv1.MaxRecordText] {
-		t.Errorf("what is as long as it may be is cut to %q", got)
-	}
-	if n := len([]rune(r.Status.Conditions[0].Message)); n != 4*mendv1.MaxRecordText {
-		t.Errorf("a condition has %d characters", n)
-	}
+	must.Is(t, long[:2*mendv1.MaxRecordText], r.Status.Steps[0].Message, "what is as long as it may be is cut to")
+	must.Is(t, 4*mendv1.MaxRecordText, len([]rune(r.Status.Conditions[0].Message)), "characters of a condition")
 }

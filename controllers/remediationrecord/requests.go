@@ -121,14 +121,14 @@ func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []sch
 	return kinds, namespaces, nil
 }
 
-// addRequest adds what is known of a request. The state of a power cycle is in its annotation; other remediators report in the status.
-// Until the remediation has begun, the request is read whole, because caches drop the managedFields that name its creator.
+// addRequest adds what is known of a request. The state of a power cycle is in its annotation; other remediators report in the status, for
+// which the request is read whole.
 func (r *Reconciler) addRequest(ctx context.Context, o *observed, obj client.Object, kind schema.GroupVersionKind) error {
 	req := Request{RecordRef: refTo(obj, kind), Created: obj.GetCreationTimestamp().Time}
 	cycle := remediation.Remembered(obj).State
 	own := cycle.Known() || kind.GroupKind() == remediation.Own.GroupKind() // only kubemend acts on that kind
 	whole, cached := obj.(*unstructured.Unstructured)
-	if o.facts.Status.Begun.IsZero() || !own && !cached {
+	if !own && !cached {
 		whole = &unstructured.Unstructured{}
 		whole.SetGroupVersionKind(kind)
 		err := r.Recent.Version(ctx, client.ObjectKeyFromObject(obj), whole, obj.GetResourceVersion())
@@ -138,7 +138,6 @@ func (r *Reconciler) addRequest(ctx context.Context, o *observed, obj client.Obj
 		case err != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err):
 			return fmt.Errorf("read %s %s: %w", kind.Kind, client.ObjectKeyFromObject(obj), err)
 		}
-		req.By = madeBy(whole)
 	}
 	switch {
 	case !own:
@@ -163,7 +162,7 @@ func (r *Request) report(whole *unstructured.Unstructured) {
 	r.Failed = !r.Succeeded && (succeeded == string(metav1.ConditionFalse) || phase == string(powercycle.Failed))
 }
 
-// madeBy returns the first field manager of a request or a record; empty if that is kubemend.
+// madeBy returns the first field manager of a record; empty if that is kubemend.
 func madeBy(obj metav1.Object) string {
 	var first metav1.ManagedFieldsEntry
 	for _, entry := range obj.GetManagedFields() {

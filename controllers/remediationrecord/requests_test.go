@@ -18,6 +18,8 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // The steps of a NodeHealthCheck may have their templates in several namespaces.
@@ -202,23 +204,20 @@ func requested(r *mendv1.RemediationRecord) {
 	r.Status.Requests = []mendv1.RecordRef{refTo(cycled("w1", ""), remediation.Own.GroupVersionKind)}
 }
 
-func TestAPowerCycleIsReadOnceForItsAuthor(t *testing.T) {
+func TestAPowerCycleIsReadFromTheCacheAlone(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	cache := shown{}
 	m.Cached = []RequestCache{func(ctx context.Context, kind schema.GroupVersionKind, namespace string) ([]client.Object, bool, error) {
 		return cache.cached(ctx, kind, namespace)
 	}}
 	m.reconcile(time.Second)
-	if err := m.server.Create(t.Context(), cycled("w1", "PoweringOff"), client.FieldOwner("somebody")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.server.Create(t.Context(), cycled("w1", "PoweringOff"), client.FieldOwner("somebody")))
 	for i, state := range []string{"PoweringOff", "PoweringOn", "Booting"} {
 		cache = shown{cycled("w1", state)}
 		m.reconcile(time.Duration(2+5*i) * time.Second)
 	}
-	got := m.record()
-	if got.Status.BegunBy != "somebody" || m.asked["HostRemediation"] != 1 || m.asked["HostRemediationList"] > 0 || m.writes > 4 {
-		t.Errorf("it was begun by %q, written %d times, and the API server asked for %v", got.Status.BegunBy, m.writes, m.asked)
+	if m.asked["HostRemediation"]+m.asked["HostRemediationList"] > 0 || m.writes > 4 {
+		t.Errorf("it was written %d times, and the API server asked for %v", m.writes, m.asked)
 	}
 }
 

@@ -133,7 +133,7 @@ func (s *scene) play(step string) {
 	}
 	all := map[string][]write{}
 	must.Do(s.t, yaml.Unmarshal([]byte(strings.ReplaceAll(s.steps, "NOW", time.Now().UTC().Format(time.RFC3339))), &all))
-	s.Recent.answers = nil // the manager reconciles other records only after it forgot answers
+	s.Recent = NewRecent(s.Recent.Live, s.Clock) // the manager reconciles other records only after it forgot answers
 	if len(all[step]) == 0 {
 		s.t.Fatalf("nothing is recorded of %q", step)
 	}

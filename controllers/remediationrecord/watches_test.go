@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,6 +13,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // delayed has, by name, after how long records are enqueued.
@@ -42,9 +42,7 @@ func TestAMachineThatComesIsNewsOfThoseThatAwaitOne(t *testing.T) {
 	} {
 		q := delayed{in: map[string]time.Duration{}}
 		m.onMachines().Create(t.Context(), event.CreateEvent{Object: machine(name, 0)}, q)
-		if diff := cmp.Diff(want, q.in); diff != "" {
-			t.Errorf("for Machine %s (-want +got):\n%s", name, diff)
-		}
+		must.Equal(t, want, q.in, "for Machine %s", name)
 	}
 }
 

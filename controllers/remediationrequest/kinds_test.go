@@ -9,15 +9,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/kubemend/kubemend/test/must"
-
-	"github.com/google/go-cmp/cmp"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -29,6 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // watching is a cache that counts the watches that begin, and calls before first.
@@ -146,68 +144,6 @@ func TestKindsOfWhichThereAreMarkedObjectsAreDiscovered(t *testing.T) {
 	must.Equal(t, []schema.GroupVersionKind{ours, theirs, reboot}, k.InUse(), "InUse()")
 }
 
-// A check also waits for the kinds that other checks name, and such a kind may be polled.
-func TestAKindThatMayNotBeWatchedIsPolledUntilItMay(t *testing.T) {
-	for name, look := range map[string]func(*Kinds[*Metadata]) (bool, error){
-		"by who uses it": func(k *Kinds[*Metadata]) (bool, error) { return k.Ready(context.Background(), things) },
-		"by who waits for it": func(k *Kinds[*Metadata]) (bool, error) {
-			_, err := k.Readable(t.Context(), things)
-			err = errors.Join(err, k.Watch(t.Context(), things))
-			ready, again := k.Readable(t.Context(), things)
-			return ready, errors.Join(err, again)
-		},
-	} {
-		k := kindsOf(t, things)
-		w, may := watchesOf(k), false
-		k.AskFirst(func(context.Context, schema.GroupVersionKind) (bool, error) { return may, nil })
-		for _, row := range []struct {
-			may     bool
-			watches int
-		}{{false, 0}, {false, 0}, {true, 1}, {false, 1}} { // what is watched is not asked about again
-			may = row.may
-			ready, err := look(k)
-			if err != nil || !ready || w.watches != row.watches || k.Polled(things) != (row.watches == 0) {
-				t.Errorf("%s, may watch: %v; ready %v, %v, %d watches, polled %v", name, may, ready, err, w.watches, k.Polled(things))
-			}
-			must.Equal(t, []schema.GroupVersionKind{things}, k.InUse(), "%s, in use", name)
-		}
-	}
-}
-
-func TestWhetherAKindMayBeWatchedIsAskedOfTheAPIServer(t *testing.T) {
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(things, meta.RESTScopeNamespace)
-	for name, row := range map[string]struct {
-		allowed bool
-		err     error
-		want    bool
-		fails   bool
-	}{
-		"it may":                          {allowed: true, want: true},
-		"it may not":                      {allowed: false, want: false},
-		"it may not be asked":             {err: apierrors.NewForbidden(schema.GroupResource{}, "", nil), want: true},
-		"the API server does not respond": {err: errors.New("timeout"), fails: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			asked := authorizationv1.ResourceAttributes{}
-			c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-				Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
-					review := obj.(*authorizationv1.SelfSubjectAccessReview)
-					asked, review.Status.Allowed = *review.Spec.ResourceAttributes, row.allowed
-					return row.err
-				},
-			}).Build()
-			got, err := MayWatchAll(c, mapper)(context.Background(), things)
-			if got != row.want || (err != nil) != row.fails {
-				t.Errorf("got %v, %v", got, err)
-			}
-			if diff := cmp.Diff(authorizationv1.ResourceAttributes{Verb: "watch", Group: "example.org", Version: "v1", Resource: "things"}, asked); diff != "" {
-				t.Errorf("asked (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 // Thousands of checks may name a kind that is not installed, and each looks for it every half minute.
 func TestAKindThatIsNotInstalledIsAskedForOnce(t *testing.T) {
 	k := kindsOf(t)
@@ -299,5 +235,56 @@ func TestAKindOfWhichAWatchIsJustBeginningIsNotListedAgain(t *testing.T) {
 	must.Do(t, <-ended)
 	if n := lists.Load(); n != 1 {
 		t.Errorf("the kind is listed %d times, want once", n)
+	}
+}
+
+var things = schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}
+
+// stored is a cache with one informer, which may not have synced.
+type stored struct {
+	cache.Cache
+	toolscache.SharedIndexInformer
+	store  toolscache.Indexer
+	synced bool
+}
+
+func (s *stored) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return s, nil
+}
+func (s *stored) RemoveInformer(context.Context, client.Object) error { return nil }
+func (s *stored) GetIndexer() toolscache.Indexer                      { return s.store }
+func (s *stored) HasSynced() bool                                     { return s.synced }
+func (s *stored) AddIndexers(indexers toolscache.Indexers) error {
+	return s.store.AddIndexers(indexers)
+}
+
+func TestRequestsAreReadFromTheStoreOfAWatch(t *testing.T) {
+	indexers := toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}
+	is := &stored{store: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers)}
+	for _, name := range []string{"ns/a", "ns/b", "elsewhere/c"} {
+		namespace, name, _ := toolscache.SplitMetaNamespaceKey(name)
+		must.Do(t, is.store.Add(&Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}))
+	}
+	k := kindsOf(t, things)
+	k.cache = is
+	cached := func() (int, bool) {
+		all, has, err := k.Cached(t.Context(), things, "ns")
+		must.Do(t, err)
+		return len(all), has
+	}
+	if _, has := cached(); has {
+		t.Error("a kind that is not watched is in the cache")
+	}
+	must.Do(t, k.Watch(t.Context(), things))
+	if _, has := cached(); has {
+		t.Error("a kind whose first list was not read is in the cache")
+	}
+	is.synced = true
+	if all, has := cached(); all != 2 || !has {
+		t.Errorf("the cache has %d requests, %t; want 2", all, has)
+	}
+	k.forget(t.Context(), things)
+	if _, has := cached(); has {
+		t.Error("a kind whose watch has ended is in the cache")
 	}
 }

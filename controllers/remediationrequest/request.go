@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/external"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
@@ -103,56 +105,28 @@ func OwningMachines(req metav1.Object) []metav1.OwnerReference {
 // of the machine, with the machine as its only owner (no controller, no blockOwnerDeletion), and with the cloned-from annotations. The
 // annotation and the label of the check are kubemend's own.
 func For(machine *clusterv1.Machine, template *unstructured.Unstructured, by Maker) (*unstructured.Unstructured, error) {
-	embedded, _, err := unstructured.NestedMap(template.Object, "spec", "template")
+	kind, from := template.GroupVersionKind(), template.GetKind()+" "+template.GetNamespace()+"/"+template.GetName()
+	if _, _, err := unstructured.NestedMap(template.Object, "spec", "template"); err != nil { // GenerateTemplate ignores it
+		return nil, fmt.Errorf("read spec.template of %s: %w", from, err)
+	}
+	req, err := external.GenerateTemplate(&external.GenerateTemplateInput{
+		Template:    template,
+		TemplateRef: &corev1.ObjectReference{APIVersion: template.GetAPIVersion(), Kind: kind.Kind, Name: template.GetName()},
+		Namespace:   machine.Namespace, Name: machine.Name, ClusterName: machine.Spec.ClusterName,
+		OwnerRef: &metav1.OwnerReference{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID,
+		},
+		Annotations: map[string]string{mendv1.MadeByAnnotation: by.Name},
+		Labels:      map[string]string{mendv1.MadeByUIDLabel: string(by.UID)},
+	})
 	if err != nil {
-		return nil, fmt.Errorf("read spec.template of %s %s/%s: %w", template.GetKind(), template.GetNamespace(), template.GetName(), err)
+		return nil, fmt.Errorf("make a request from %s: %w", from, err)
 	}
-	if embedded == nil {
-		embedded = map[string]any{}
+	req.SetGenerateName("")
+	if made, want := req.GroupVersionKind().GroupKind(), KindOf(kind).GroupKind(); made != want {
+		return nil, fmt.Errorf("spec.template of %s is of kind %s: requests of this template are looked for as %s", from, made, want)
 	}
-	req := &unstructured.Unstructured{Object: embedded}
-	kind := KindOf(template.GroupVersionKind())
-	if req.GetAPIVersion() == "" {
-		req.SetAPIVersion(kind.GroupVersion().String())
-	}
-	if req.GetKind() == "" {
-		req.SetKind(kind.Kind)
-	}
-	if made := req.GroupVersionKind().GroupKind(); made != kind.GroupKind() {
-		return nil, fmt.Errorf("spec.template of %s %s/%s is of kind %s: requests of this template are looked for as %s",
-			template.GetKind(), template.GetNamespace(), template.GetName(), made, kind.GroupKind())
-	}
-	for _, field := range []string{"resourceVersion", "finalizers", "uid", "selfLink", "generateName"} {
-		unstructured.RemoveNestedField(req.Object, "metadata", field)
-	}
-	req.SetName(machine.Name)
-	req.SetNamespace(machine.Namespace)
-	req.SetOwnerReferences([]metav1.OwnerReference{{
-		APIVersion: clusterv1.GroupVersion.String(),
-		Kind:       "Machine",
-		Name:       machine.Name,
-		UID:        machine.UID,
-	}})
-	req.SetAnnotations(with(req.GetAnnotations(), map[string]string{
-		clusterv1.TemplateClonedFromNameAnnotation:      template.GetName(),
-		clusterv1.TemplateClonedFromGroupKindAnnotation: template.GroupVersionKind().GroupKind().String(),
-		mendv1.MadeByAnnotation:                         by.Name,
-	}))
-	req.SetLabels(with(req.GetLabels(), map[string]string{
-		clusterv1.ClusterNameLabel: machine.Spec.ClusterName,
-		mendv1.MadeByUIDLabel:      string(by.UID),
-	}))
 	return req, nil
-}
-
-func with(m, more map[string]string) map[string]string {
-	if m == nil {
-		m = map[string]string{}
-	}
-	for k, v := range more {
-		m[k] = v
-	}
-	return m
 }
 
 // ErrAppeared says that the request to be created exists already. The next reconcile finds it.

@@ -4,18 +4,24 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
@@ -182,4 +188,24 @@ func Identity(obj client.Object) *Metadata {
 	own.SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
 	own.Name, own.Namespace, own.UID = obj.GetName(), obj.GetNamespace(), obj.GetUID()
 	return own
+}
+
+// Changed returns a handler that drops updates in which the metadata of a request or a template has not changed. For each remediation, a
+// remediator writes about a dozen times to the status of the request, which no check reads.
+func Changed(h handler.TypedEventHandler[*Metadata, reconcile.Request]) handler.TypedEventHandler[*Metadata, reconcile.Request] {
+	update := func(
+		ctx context.Context, e event.TypedUpdateEvent[*Metadata], q workqueue.TypedRateLimitingInterface[reconcile.Request],
+	) {
+		if !same(e.ObjectOld, e.ObjectNew) {
+			h.Update(ctx, e, q)
+		}
+	}
+	return handler.TypedFuncs[*Metadata, reconcile.Request]{CreateFunc: h.Create, UpdateFunc: update, DeleteFunc: h.Delete}
+}
+
+// same reports whether two versions of an object are equal in all fields that decisions use.
+func same(a, b *Metadata) bool {
+	return a.UID == b.UID && a.Generation == b.Generation && a.DeletionTimestamp.IsZero() == b.DeletionTimestamp.IsZero() &&
+		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.Finalizers, b.Finalizers) &&
+		equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences)
 }

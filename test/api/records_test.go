@@ -38,7 +38,7 @@ func hugeRecord() *mendv1.RemediationRecord {
 		Requester: mendv1.RecordRequester{Check: ref(), User: long, Reason: long}, Counts: &mendv1.RecordCounts{Limit: long},
 	}
 	r.Status = mendv1.RemediationRecordStatus{
-		BegunBy: long, EndedBy: long, Replacement: &mendv1.RecordReplacement{Machine: *ref(), Node: ref(), Host: ref()},
+		EndedBy: long, Replacement: &mendv1.RecordReplacement{Machine: *ref(), Node: ref(), Host: ref()},
 	}
 	for range 100 {
 		r.Spec.Evidence = append(r.Spec.Evidence, mendv1.RecordEvidence{Type: long, Status: long, Message: long, Since: &now})
@@ -130,11 +130,11 @@ func ofStatusOf(status string) *unstructured.Unstructured {
 // The statuses of a record while it is open, while it waits, and after it has ended.
 const (
 	none  = ""
-	open  = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend"}`
-	waits = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend","steps":[{"time":"2026-01-01T12:00:00.123000Z","reason":"DrainingNode"}]}`
-	ended = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend","ended":"2026-01-01T12:10:00Z","outcome":"GivenUp"}`
-	other = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend","ended":"2026-01-01T12:10:00Z","outcome":"Healed"}`
-	later = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend","ended":"2026-01-01T12:11:00Z","outcome":"GivenUp"}`
+	open  = `{"begun":"2026-01-01T12:00:00Z"}`
+	waits = `{"begun":"2026-01-01T12:00:00Z","steps":[{"time":"2026-01-01T12:00:00.123000Z","reason":"DrainingNode"}]}`
+	ended = `{"begun":"2026-01-01T12:00:00Z","ended":"2026-01-01T12:10:00Z","outcome":"GivenUp"}`
+	other = `{"begun":"2026-01-01T12:00:00Z","ended":"2026-01-01T12:10:00Z","outcome":"Healed"}`
+	later = `{"begun":"2026-01-01T12:00:00Z","ended":"2026-01-01T12:11:00Z","outcome":"GivenUp"}`
 )
 
 // statuses are changes from one status to another.

@@ -103,7 +103,7 @@ func (e *environment) fillRecord(ctx context.Context, i int) error {
 		Requester: mendv1.RecordRequester{Check: &check},
 		Evidence:  []mendv1.RecordEvidence{{Type: "Ready", Status: "Unknown", Since: &since, TimeoutSeconds: 60}},
 	}
-	record.Status = mendv1.RemediationRecordStatus{Begun: &since, BegunBy: "owner", Ended: &at, EndedBy: "owner",
+	record.Status = mendv1.RemediationRecordStatus{Begun: &since, Ended: &at, EndedBy: "owner",
 		Outcome: mendv1.RecordHealed}
 	for n := range 8 {
 		record.Status.Steps = append(record.Status.Steps, mendv1.RecordStep{

@@ -175,7 +175,7 @@ func recorded(t *testing.T, edit func(map[string]string, map[right]string)) func
 			Requester: mendv1.RecordRequester{Check: ref("MachineHealthCheck", "c1-workers")},
 		},
 		Status: mendv1.RemediationRecordStatus{
-			Attempted: &now, Begun: &now, BegunBy: "kubemend", CapacityBack: &now, Ended: &now, Outcome: mendv1.RecordReplaced,
+			Attempted: &now, Begun: &now, CapacityBack: &now, Ended: &now, Outcome: mendv1.RecordReplaced,
 			Replacement: &mendv1.RecordReplacement{Machine: *ref("Machine", "new")},
 			Steps:       []mendv1.RecordStep{{Time: metav1.NewMicroTime(now.Time), Reason: "WaitingForVolumeDetach", Message: "waited"}, {Time: metav1.NewMicroTime(now.Time), Reason: "Replaced", Message: "replaced"}},
 		},

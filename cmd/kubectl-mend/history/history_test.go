@@ -279,7 +279,7 @@ func cycled() *mendv1.RemediationRecord {
 		Requester: mendv1.RecordRequester{Check: ref(machineCheckKind, "workers")},
 	}
 	r.Status = mendv1.RemediationRecordStatus{
-		Begun: stamp(0), BegunBy: "kubemend", CapacityBack: stamp(150), Ended: stamp(150), Outcome: mendv1.RecordHealed, Requests: []mendv1.RecordRef{*request},
+		Begun: stamp(0), CapacityBack: stamp(150), Ended: stamp(150), Outcome: mendv1.RecordHealed, Requests: []mendv1.RecordRef{*request},
 		Steps: []mendv1.RecordStep{
 			step(0, "RequestCreated", "HostRemediation workers-a was created for Machine workers-a", request),
 			step(0, "RemediationInProgress", "HostRemediation workers-a has not ended", request),

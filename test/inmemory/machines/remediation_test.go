@@ -193,7 +193,7 @@ func TestTheRecordOfARequestThatIsDeletedAtOnceSaysThatItBegan(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.Expect(s.requested()()).To(BeEmpty())
 		s.Expect(s.recorded()).To(ConsistOf(HaveField("Status", And(
-			HaveField("BegunBy", "kubemend"), HaveField("Outcome", mendv1.RecordHealed)))))
+			HaveField("Outcome", mendv1.RecordHealed)))))
 	})
 }
 
