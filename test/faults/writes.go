@@ -53,6 +53,8 @@ func (w Write) String() string {
 
 // Writes controls the writes of one program. The zero value lets all of them pass. It is safe for concurrent use.
 type Writes struct {
+	// Before is called before every write, with the number of writes that were tried before it. It must not use the Writes.
+	Before func(n int)
 	// Then is called after every write that was carried out, with their number since Choose. It must not use the Writes.
 	Then func(n int)
 
@@ -151,6 +153,9 @@ func (w *Writes) write(scheme *runtime.Scheme, verb string, obj client.Object, s
 		return err
 	}
 	is := Write{Verb: verb, Kind: gvk.Kind, Name: obj.GetName(), Subresource: sub}
+	if w.Before != nil {
+		w.Before(w.tried)
+	}
 	counted := w.only == Write{} || w.only == is
 	if counted {
 		w.tried++

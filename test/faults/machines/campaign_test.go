@@ -224,18 +224,14 @@ func TestTwoLeadersWriteOneRecord(t *testing.T) {
 				e.start()
 				e.settle(wait)
 				e.fail("m1")
-				next := e.checks
-				once := func() { e.reconcileBy(next.Reconcile) }
-
 				former := e.checks
 				e.start()
-				next = e.checks
-				writes := &faults.Writes{Then: func(n int) {
+				next := e.checks
+				writes := &faults.Writes{Before: func(n int) {
 					if n == nth {
-						once()
+						e.reconcileBy(next.Reconcile)
 					}
 				}}
-				writes.Then(0)
 				former.Client = client.WithFieldOwner(writes.Client(e.recorded()), mendv1.FieldOwner)
 				former.Records.Client, former.Requests.Client = former.Client, former.Client
 				e.reconcileBy(former.Reconcile)

@@ -2,6 +2,9 @@ package kubemend_test
 
 import (
 	"context"
+	"maps"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -199,7 +202,7 @@ var (
 )
 
 // host creates the host of Machine "a", which is on, and installs the kinds of hosts.
-func (e *environment) host(ctx context.Context) *bmov1alpha1.BareMetalHost {
+func (e *environment) host(ctx context.Context, edits ...func(*bmov1alpha1.BareMetalHost)) *bmov1alpha1.BareMetalHost {
 	for _, kind := range []apiserver.Kind{
 		kubemend.Kind(bmov1alpha1.GroupVersion.Group, "v1alpha1", "BareMetalHost"),
 		kubemend.Kind(infrav1.GroupVersion.Group, "v1beta2", "Metal3Machine"),
@@ -212,7 +215,7 @@ func (e *environment) host(ctx context.Context) *bmov1alpha1.BareMetalHost {
 	machine := e.machine(ctx, "a")
 	between := builders.Metal3Machine(machine)
 	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: "ns/h"})
-	host := builders.BareMetalHost("ns", "h", builders.ExternallyDeployed, builders.ConsumedBy(machine.Name))
+	host := builders.BareMetalHost("ns", "h", append(edits, builders.ExternallyDeployed, builders.ConsumedBy(machine.Name))...)
 	Expect(e.here.Create(ctx, between)).To(Succeed())
 	Expect(e.here.Create(ctx, host)).To(Succeed())
 	host.Status.PoweredOn, host.Status.OperationalStatus = true, bmov1alpha1.OperationalStatusOK
@@ -299,4 +302,49 @@ func (e *environment) rebootTemplate(ctx context.Context) {
 	reboot.Namespace, reboot.Name = "ns", "reboot"
 	reboot.Spec.Template.Spec.Strategy = builders.HostStrategy(strategy)
 	Expect(e.here.Create(ctx, reboot)).To(Succeed())
+}
+
+// faultyHost creates the host of Machine "a", which may only be rebooted, and makes the check request power cycles.
+func (e *environment) faultyHost(ctx context.Context) *bmov1alpha1.BareMetalHost {
+	host := e.host(ctx, builders.NeverOff)
+	e.rebootTemplate(ctx)
+	check := &clusterv1.MachineHealthCheck{}
+	Expect(e.here.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "check"}, check)).To(Succeed())
+	builders.RemediatedBy(template.GroupVersion().String(), template.Kind, "reboot")(check)
+	Expect(e.here.Update(ctx, check)).To(Succeed())
+	return host
+}
+
+// reboots carries out a requested reboot, after which the node is Ready, and reports whether one was requested.
+func (e *environment) reboots(ctx context.Context, host *bmov1alpha1.BareMetalHost, boot int) bool {
+	Expect(e.here.Get(ctx, client.ObjectKeyFromObject(host), host)).To(Succeed())
+	before := len(host.Annotations)
+	maps.DeleteFunc(host.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, bmov1alpha1.RebootAnnotationPrefix) })
+	if len(host.Annotations) == before {
+		return false
+	}
+	Expect(e.here.Update(ctx, host)).To(Succeed())
+	time.Sleep(2 * time.Minute)
+	node := &corev1.Node{}
+	Expect(e.there.Get(ctx, client.ObjectKey{Name: "node-a"}, node)).To(Succeed())
+	node.Status.NodeInfo.BootID = strconv.Itoa(boot)
+	Expect(e.there.Status().Update(ctx, node)).To(Succeed())
+	e.reports(ctx, "a", corev1.ConditionTrue)
+	return true
+}
+
+// Before kubemend counted power cycles, it power-cycled such a host every twelve minutes for ever.
+func TestAHostThatFailsSoonAfterEachPowerCycleIsPowerCycledEverMoreRarely(t *testing.T) {
+	scene(t, func(ctx context.Context, e *environment) {
+		host, cycles, begin := e.faultyHost(ctx), 0, time.Now()
+		e.reports(ctx, "a", corev1.ConditionUnknown)
+		for ; time.Since(begin) < 6*time.Hour; time.Sleep(10 * time.Second) {
+			if e.reboots(ctx, host, cycles) {
+				cycles++
+				time.Sleep(4 * time.Minute)
+				e.reports(ctx, "a", corev1.ConditionUnknown)
+			}
+		}
+		Expect(cycles).To(BeNumerically("~", 10, 1), "after 1, 2, 4 ... minutes, and then an hour")
+	})
 }

@@ -5,8 +5,8 @@
 // Each rule cites the function that it models. Those of BMO are of commit 02aa5059e (v0.14.0-rc.0-37): "bmh" is
 // internal/controller/metal3.io/baremetalhost_controller.go, "hsm" host_state_machine.go and "result" action_result.go beside it, "ironic"
 // the package pkg/provisioner/ironic. "conductor" is Ironic's ironic/conductor with its default configuration, of which Metal3's image
-// changes only power_state_change_timeout. The model repeats what the original does wrong, late, or not at all. It has no reboots with force,
-// soft reboots and deletions, which no test asks for.
+// changes only power_state_change_timeout. The model repeats what the original does wrong, late, or not at all. It leaves out what no test
+// asks for: every reboot is hard and without force, and the deleteAction of a detached host is ignored.
 package bmo
 
 import (

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubemend/kubemend/test/partners/bmo"
 )
@@ -136,6 +137,30 @@ func TestTheEffectOfAnAnnotationDependsOnTheProvisioningState(t *testing.T) {
 			p.pass(time.Hour)
 			if got := !p.Powered(); got != acts {
 				t.Errorf("it is off: %t, want %t", got, acts)
+			}
+		})
+	}
+}
+
+func TestADeletedHostIsPoweredOffAndRemoved(t *testing.T) {
+	for name, tc := range map[string]struct{ detached, dead, powered bool }{
+		"in service": {}, "detached": {detached: true, powered: true}, "with a dead BMC": {dead: true, powered: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := play(t, deployed)
+			p.Faults.NotReady, p.Faults.IgnoresOff = true, tc.dead
+			if tc.detached {
+				p.bmh.Status.OperationalStatus = bmov1alpha1.OperationalStatusDetached
+			}
+			p.bmh.DeletionTimestamp = &metav1.Time{Time: p.now}
+			p.pass(time.Hour)
+			if len(p.bmh.Finalizers) == 0 || !p.Powered() {
+				t.Error("it is powered off, or deleted, while Ironic does not answer")
+			}
+			p.Faults.NotReady = false
+			p.pass(48 * time.Hour)
+			if len(p.bmh.Finalizers) > 0 || p.Powered() != tc.powered {
+				t.Errorf("it stays: %q; it is on: %t, want %t", p.bmh.Finalizers, p.Powered(), tc.powered)
 			}
 		})
 	}

@@ -79,14 +79,12 @@ func (p *pass) reconcile() Pass {
 	if done, ends := p.restore(); ends {
 		return done
 	}
-	if !p.bmh.DeletionTimestamp.IsZero() {
-		p.node = node{}
-		return Pass{Object: controllerutil.RemoveFinalizer(p.bmh, bmov1alpha1.BareMetalHostFinalizer)}
-	}
-	if controllerutil.AddFinalizer(p.bmh, bmov1alpha1.BareMetalHostFinalizer) {
+	leaves := !p.bmh.DeletionTimestamp.IsZero()
+	if !leaves && controllerutil.AddFinalizer(p.bmh, bmov1alpha1.BareMetalHostFinalizer) {
 		return Pass{Object: true, Again: true}
 	}
-	if state := p.state(); p.Faults.Credentials == Missing && state != bmov1alpha1.StateNone && state != bmov1alpha1.StateUnmanaged {
+	managed := p.state() != bmov1alpha1.StateNone && p.state() != bmov1alpha1.StateUnmanaged
+	if !leaves && managed && p.Faults.Credentials == Missing {
 		// Each reconcile counts the error and writes the status, and does nothing else. (bmh credentialsErrorResult)
 		p.record(bmov1alpha1.RegistrationError, "The BMC secret does not exist")
 		return Pass{Status: true, After: p.Waits.Credentials}
@@ -97,12 +95,31 @@ func (p *pass) reconcile() Pass {
 	if p.Faults.Errors {
 		return Pass{Failed: true}
 	}
+	if leaves {
+		return p.leave()
+	}
 	done := p.advance()
 	if !done.Object && p.conditions() {
 		done.Status = true
 	}
 	return done
 }
+
+// leave lets a deleted host go after it is powered off, which BMO tries four times. A detached host is not powered off. (hsm
+// checkInitiateDelete, handlePoweringOffBeforeDelete; bmh actionDeleting)
+func (p *pass) leave() Pass {
+	detached := p.bmh.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached
+	if !detached && !p.bmh.Spec.DisablePowerOff && p.bmh.Status.ErrorCount <= deletesAfter {
+		if done, ends := p.turnOff(); ends {
+			return done
+		}
+	}
+	p.node = node{}
+	return Pass{Object: controllerutil.RemoveFinalizer(p.bmh, bmov1alpha1.BareMetalHostFinalizer)}
+}
+
+// deletesAfter is the number of errors after which a deletion goes on regardless. (hsm retryCount)
+const deletesAfter = 3
 
 // restore restores the status of a host that was moved from another management cluster: clusterctl moves no status, so the client that
 // paused the host stored it in an annotation. (bmh reconcileHostData)
