@@ -169,8 +169,10 @@ func (hosts *hostsByMachine) of(machine *clusterv1.Machine) *bmov1alpha1.BareMet
 	if bmh, reported := known.(*bmov1alpha1.BareMetalHost); reported && OnHost(machine) {
 		return bmh
 	}
-	return &bmov1alpha1.BareMetalHost{}
+	return &noHost
 }
+
+var noHost bmov1alpha1.BareMetalHost // one for all machines: read only
 
 func consumerOf(bmh *bmov1alpha1.BareMetalHost) client.ObjectKey {
 	return client.ObjectKey{Namespace: bmh.Namespace, Name: spare.Consumer(bmh)}
