@@ -137,7 +137,7 @@ func TestWhichNodeIsThatOfAMachine(t *testing.T) {
 				is.Machine.Spec.ProviderID, is.Machine.Status.NodeRef.Name, is.Machine.Status.Conditions = "azure://m/1", "n", tc.said
 				w.Check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: "False"}}
 				w.Now, w.view, w.Targets = at, workload.Seen(health.Up, tc.nodes), nil
-				w.add(&Target{Machine: is.Machine})
+				w.add(Target{Machine: is.Machine})
 				(&Reconciler{Clusters: &upCluster{}}).observeNodes(t.Context(), w)
 				want := tc.want
 				if at.After(noon) {
