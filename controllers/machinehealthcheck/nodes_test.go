@@ -220,6 +220,23 @@ func TestASecondOutageDoesNotHideTheFirst(t *testing.T) {
 	}
 }
 
+// The check still says True from before the process started. The outage may have begun long before.
+func TestAnOutageThatBeganBeforeThisProcessHasNoKnownLength(t *testing.T) {
+	f, r := newFleet(), &Reconciler{}
+	var w *observed
+	for at, view := range []workload.View{{Link: health.Unsure}, {Link: workload.Down}, {Link: workload.Down}, workload.Seen(health.Up, nil)} {
+		f.seen(t.Context(), t, r, noon.Add(time.Duration(at)*time.Minute), func(now *observed) {
+			w, now.view = now, view
+			now.Check.Status.Conditions = []metav1.Condition{{
+				Type: mendv1.WorkloadClusterReachable, Status: "True", Reason: mendv1.ReachableReason, LastTransitionTime: metav1.NewTime(noon),
+			}}
+		})
+		if !w.outage.Began.IsZero() {
+			t.Errorf("in reconcile %d the outage began at %s, which this process cannot know", at, w.outage.Began)
+		}
+	}
+}
+
 func TestNoMachineIsJudgedByAWrongClock(t *testing.T) {
 	w := aCheck(a("m", health.Unknown))
 	w.view.ClockAhead = 24 * time.Hour
