@@ -47,6 +47,14 @@ func TestPlacesAreAskedForOnceTheLabelsOfHostsAreKnown(t *testing.T) {
 		r.hostEvents().Update(t.Context(), event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost]{ObjectOld: step.from, ObjectNew: step.to}, nil)
 		must.Is(t, step.want, r.hosts.of(machine).Name)
 	}
+	next := taken.DeepCopy()
+	next.Name = "next"
+	r.hostEvents().Create(t.Context(), event.TypedCreateEvent[*bmov1alpha1.BareMetalHost]{Object: next}, nil)
+	r.hostEvents().Update(t.Context(), event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost]{ObjectOld: taken, ObjectNew: host}, nil)
+	must.Is(t, "next", r.hosts.of(machine).Name, "after the host before lets go of it")
+	r.hostEvents().Delete(t.Context(), event.TypedDeleteEvent[*bmov1alpha1.BareMetalHost]{Object: taken}, nil)
+	must.Is(t, "next", r.hosts.of(machine).Name, "after the host before is gone")
+	taken = next
 	r.hostEvents().Delete(t.Context(), event.TypedDeleteEvent[*bmov1alpha1.BareMetalHost]{Object: taken}, nil)
 	must.Is(t, "", r.hosts.of(machine).Name, "after the host is gone")
 }
