@@ -35,6 +35,7 @@ func TestOneEventEnqueuesACheckOnce(t *testing.T) {
 	created, updated := &adds{}, &adds{}
 	FirstAtOnce[*corev1.Node](&Merging{}, checks).Create(t.Context(), event.TypedCreateEvent[*corev1.Node]{Object: a}, created)
 	must.Equal(t, []string{"both", "a"}, created.added, "created")
-	FirstAtOnce[*corev1.Node](&Merging{}, checks).Update(t.Context(), event.TypedUpdateEvent[*corev1.Node]{ObjectOld: a, ObjectNew: b}, updated)
+	update := event.TypedUpdateEvent[*corev1.Node]{ObjectOld: a, ObjectNew: b}
+	FirstAtOnce[*corev1.Node](&Merging{}, checks).Update(t.Context(), update, updated)
 	must.Equal(t, []string{"both", "b", "a"}, updated.added, "updated")
 }

@@ -265,7 +265,8 @@ func (r *Reconciler) hostEvents() handler.TypedEventHandler[*bmov1alpha1.BareMet
 			passOn.Create(ctx, e, q)
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost], q queue) {
-			if r.hosts.note(e.ObjectNew); consumerOf(e.ObjectOld) != consumerOf(e.ObjectNew) {
+			r.hosts.note(e.ObjectNew)
+			if consumerOf(e.ObjectOld) != consumerOf(e.ObjectNew) {
 				r.hosts.drop(e.ObjectOld)
 			}
 			if !spare.FitsTheSame(e.ObjectOld, e.ObjectNew) {

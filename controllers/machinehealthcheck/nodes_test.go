@@ -224,7 +224,8 @@ func TestASecondOutageDoesNotHideTheFirst(t *testing.T) {
 func TestAnOutageThatBeganBeforeThisProcessHasNoKnownLength(t *testing.T) {
 	f, r := newFleet(), &Reconciler{}
 	var w *observed
-	for at, view := range []workload.View{{Link: health.Unsure}, {Link: workload.Down}, {Link: workload.Down}, workload.Seen(health.Up, nil)} {
+	views := []workload.View{{Link: health.Unsure}, {Link: workload.Down}, {Link: workload.Down}, workload.Seen(health.Up, nil)}
+	for at, view := range views {
 		f.seen(t.Context(), t, r, noon.Add(time.Duration(at)*time.Minute), func(now *observed) {
 			w, now.view = now, view
 			now.Check.Status.Conditions = []metav1.Condition{{

@@ -117,8 +117,7 @@ func (state *observed) add(target Target) {
 	leftAlone := len(LeftAloneBy(machine)) > 0
 	state.hear(&target, leftAlone)
 	added := last
-	if last != nil && state.sameRules() && last.Machine == machine && last.Node == target.Node && last.OtherNode == target.OtherNode &&
-		last.OlderCheck == target.OlderCheck && last.OwnerKindSilent == target.OwnerKindSilent && len(last.Others)+len(target.Others) == 0 {
+	if state.sameFacts(&target, last) && last.OwnerKindSilent == target.OwnerKindSilent && len(last.Others)+len(target.Others) == 0 {
 		added.Request, added.Ownership, added.Cycle, added.Host, added.Unusable = nil, NoRequest, nil, nil, nil
 	} else {
 		changed := target // a copy, so that target is not allocated on the heap
@@ -169,11 +168,10 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) {
 				changed.quiet, changed.place, last = nil, nil, target
 				list[i], target = &changed, &changed
 			}
-			if target.last = nil; last == nil || !state.sameRules() || last.Machine != target.Machine || last.Node != target.Node ||
-				last.OtherNode != target.OtherNode || last.OlderCheck != target.OlderCheck || last.Health.Node != known {
-				state.stateHealth(target, known, last)
-			} else {
+			if target.last = nil; state.sameFacts(target, last) && last.Health.Node == known {
 				target.Seen, target.Health, target.quiet, target.place = last.Seen, last.Health, last.quiet, last.place
+			} else {
+				state.stateHealth(target, known, last)
 			}
 		}
 	}
@@ -195,6 +193,12 @@ func (state *observed) stateHealth(target *Target, known health.Node, last *Targ
 	if target.Seen.Reached.After(target.Health.AwaitedSince) {
 		target.Health.AwaitedSince = target.Seen.Reached
 	}
+}
+
+// sameFacts reports whether the verdict on target depends on the same objects and rules as that on last, which may be nil.
+func (state *observed) sameFacts(target, last *Target) bool {
+	return last != nil && state.sameRules() && last.Machine == target.Machine && last.Node == target.Node &&
+		last.OtherNode == target.OtherNode && last.OlderCheck == target.OlderCheck
 }
 
 // sameRules reports whether the reconcile before had the same rules about conditions.
