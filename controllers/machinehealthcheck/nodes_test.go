@@ -229,7 +229,7 @@ func TestAnOutageThatBeganBeforeThisProcessHasNoKnownLength(t *testing.T) {
 		f.seen(t.Context(), t, r, noon.Add(time.Duration(at)*time.Minute), func(now *observed) {
 			w, now.view = now, view
 			now.Check.Status.Conditions = []metav1.Condition{{
-				Type: mendv1.WorkloadClusterReachable, Status: "True", Reason: mendv1.ReachableReason, LastTransitionTime: metav1.NewTime(noon),
+				Type: mendv1.WorkloadClusterReachable, Status: "True", Reason: mendv1.ReachableReason,
 			}}
 		})
 		if !w.outage.Began.IsZero() {

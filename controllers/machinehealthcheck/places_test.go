@@ -68,14 +68,15 @@ func TestPlacesAreAskedForOnceTheLabelsOfHostsAreKnown(t *testing.T) {
 // Of a host in use, BMO changes the status all the time. A label may put its machine into another group.
 func TestOnlyWhatPoliciesGroupByWakesTheChecksOfANamespace(t *testing.T) {
 	r := newPool(t)
+	byRack := []mendv1.PolicyGroupKey{{Key: mendv1.GroupByHostLabel, Label: "rack"}}
 	limits := &mendv1.RemediationPolicy{Spec: mendv1.RemediationPolicySpec{Limits: []mendv1.PolicyLimit{{
-		Name: "rack", GroupBy: []mendv1.PolicyGroupKey{{Key: mendv1.GroupByHostLabel, Label: "rack"}}, MaxInFlight: new(intstr.FromInt32(1)),
+		Name: "rack", GroupBy: byRack, MaxInFlight: new(intstr.FromInt32(1)),
 	}}}}
 	r.Ledger.Set([]*policy.Policy{policy.Read(limits, "")})
 	w := aCheck(a("m", health.Healthy, onMetal))
 	w.placed = &placed{hosts: true}
 	markedBefore(w.Targets[0]) // a quiet machine, whose place is kept
-	plan := w.decide()
+	plan := decide(w)
 	host := &bmov1alpha1.BareMetalHost{}
 	host.Namespace, host.Name, host.Labels = "ns", "h", map[string]string{"rack": "r1"}
 	host.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine", Name: "m"}
