@@ -76,6 +76,12 @@ func TestWhichHostsAreFree(t *testing.T) {
 			must.Is(t, tc.free, FitsTheSame(aSpare("h"), h), "it fits the same as a free one:")
 		})
 	}
+	used := consumedBy(infrav1.GroupVersion.String(), "Metal3Machine")
+	for _, state := range []bmov1alpha1.ProvisioningState{bmov1alpha1.StateProvisioning, bmov1alpha1.StateProvisioned} {
+		changed := aSpare("h", used, inState(state))
+		changed.Status.ErrorMessage, changed.Status.PoweredOn, changed.Status.ErrorCount = "no route", true, 3
+		must.Is(t, true, FitsTheSame(aSpare("h", used), changed), "a host in use fits the same, whatever BMO reports of it:")
+	}
 	if FitsTheSame(aSpare("h"), aSpare("h", labelled("pool", "a"))) {
 		t.Error("with another label it fits the same machines")
 	}

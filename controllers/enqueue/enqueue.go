@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -44,18 +45,24 @@ func FirstAtOnce[T client.Object](m *Merging, checks handler.MapFunc) handler.Ty
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 func on[T client.Object](checks handler.MapFunc, enqueue func(queue, reconcile.Request)) handler.TypedEventHandler[T, reconcile.Request] {
-	add := func(ctx context.Context, q queue, obj client.Object) {
-		for _, check := range checks(ctx, obj) {
-			enqueue(q, check)
+	add := func(ctx context.Context, q queue, objects ...T) {
+		added := sets.Set[reconcile.Request]{} // two objects, or two ways to one check, may have the same check
+		for _, obj := range objects {
+			for _, check := range checks(ctx, obj) {
+				if !added.Has(check) {
+					added.Insert(check)
+					enqueue(q, check)
+				}
+			}
 		}
 	}
 	return handler.TypedFuncs[T, reconcile.Request]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[T], q queue) { add(ctx, q, e.Object) },
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[T], q queue) {
-			add(ctx, q, e.ObjectNew)
-			// With its old labels, the object may have belonged to another check.
-			if !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) {
-				add(ctx, q, e.ObjectOld)
+			if maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) {
+				add(ctx, q, e.ObjectNew)
+			} else {
+				add(ctx, q, e.ObjectNew, e.ObjectOld) // with its old labels, the object may have belonged to another check
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[T], q queue) { add(ctx, q, e.Object) },

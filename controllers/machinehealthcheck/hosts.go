@@ -163,14 +163,23 @@ type hostsByMachine struct{ sync.Map }
 
 func (hosts *hostsByMachine) note(bmh *bmov1alpha1.BareMetalHost) { hosts.Store(consumerOf(bmh), bmh) }
 
+// drop drops bmh. If another host has taken its machine since, it stays.
+func (hosts *hostsByMachine) drop(bmh *bmov1alpha1.BareMetalHost) {
+	if known, _ := hosts.Load(consumerOf(bmh)); known != nil && known.(*bmov1alpha1.BareMetalHost).Name == bmh.Name {
+		hosts.CompareAndDelete(consumerOf(bmh), known)
+	}
+}
+
 // of returns the host of machine; an empty one if it has none, or none was reported.
 func (hosts *hostsByMachine) of(machine *clusterv1.Machine) *bmov1alpha1.BareMetalHost {
 	known, _ := hosts.Load(client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.InfrastructureRef.Name})
 	if bmh, reported := known.(*bmov1alpha1.BareMetalHost); reported && OnHost(machine) {
 		return bmh
 	}
-	return &bmov1alpha1.BareMetalHost{}
+	return &noHost
 }
+
+var noHost bmov1alpha1.BareMetalHost // one for all machines: read only
 
 func consumerOf(bmh *bmov1alpha1.BareMetalHost) client.ObjectKey {
 	return client.ObjectKey{Namespace: bmh.Namespace, Name: spare.Consumer(bmh)}
@@ -256,16 +265,16 @@ func (r *Reconciler) hostEvents() handler.TypedEventHandler[*bmov1alpha1.BareMet
 			passOn.Create(ctx, e, q)
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost], q queue) {
-			if before := consumerOf(e.ObjectOld); before != consumerOf(e.ObjectNew) {
-				r.hosts.Delete(before)
-			}
 			r.hosts.note(e.ObjectNew)
+			if consumerOf(e.ObjectOld) != consumerOf(e.ObjectNew) {
+				r.hosts.drop(e.ObjectOld)
+			}
 			if !spare.FitsTheSame(e.ObjectOld, e.ObjectNew) {
 				passOn.Update(ctx, e, q)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*bmov1alpha1.BareMetalHost], q queue) {
-			r.hosts.Delete(consumerOf(e.Object))
+			r.hosts.drop(e.Object)
 			passOn.Delete(ctx, e, q)
 		},
 	}

@@ -33,6 +33,8 @@ type remembered struct {
 	away    bool
 	cluster string
 	reach   metav1.Condition // WorkloadClusterReachable
+	// up says that the workload cluster was reached.
+	up bool
 	// unreachable is when this process lost contact to the workload cluster; zero while there is contact, or if there never was.
 	unreachable time.Time
 	decided     Memory
@@ -96,7 +98,8 @@ func after(state *observed, plan *Plan, done applied) remembered {
 	next := state.before
 	next.away, next.failed, next.stale, next.unanswered = false, 0, 0, map[string]bool{}
 	next.cluster, next.generation, next.at = state.Check.Spec.ClusterName, state.Check.Generation, state.Now
-	next.reach, next.unreachable, next.decided = plan.Reach, state.unreachable, plan.Memory
+	next.reach, next.decided = plan.Reach, plan.Memory
+	next.up, next.unreachable = state.Link == health.Up, state.unreachable
 	next.targets, next.skipped, next.answering, next.unread = state.Targets, state.Skipped, state.answering, state.unread
 	next.statusDue = done.statusDue
 	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // a copy: other checks read plan.Memory.Opinions

@@ -137,7 +137,7 @@ func TestWhichNodeIsThatOfAMachine(t *testing.T) {
 				is.Machine.Spec.ProviderID, is.Machine.Status.NodeRef.Name, is.Machine.Status.Conditions = "azure://m/1", "n", tc.said
 				w.Check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: "False"}}
 				w.Now, w.view, w.Targets = at, workload.Seen(health.Up, tc.nodes), nil
-				w.add(&Target{Machine: is.Machine})
+				w.add(Target{Machine: is.Machine})
 				(&Reconciler{Clusters: &upCluster{}}).observeNodes(t.Context(), w)
 				want := tc.want
 				if at.After(noon) {
@@ -216,6 +216,24 @@ func TestASecondOutageDoesNotHideTheFirst(t *testing.T) {
 	} {
 		if got := f.seen(t.Context(), t, r, noon.Add(look.at), reachedAtNoon, look.change)["a"].Verdict.State; got != look.want {
 			t.Errorf("after %s the machine is %s, want %s", look.at, got, look.want)
+		}
+	}
+}
+
+// The check still says True from before the process started. The outage may have begun long before.
+func TestAnOutageThatBeganBeforeThisProcessHasNoKnownLength(t *testing.T) {
+	f, r := newFleet(), &Reconciler{}
+	var w *observed
+	views := []workload.View{{Link: health.Unsure}, {Link: workload.Down}, {Link: workload.Down}, workload.Seen(health.Up, nil)}
+	for at, view := range views {
+		f.seen(t.Context(), t, r, noon.Add(time.Duration(at)*time.Minute), func(now *observed) {
+			w, now.view = now, view
+			now.Check.Status.Conditions = []metav1.Condition{{
+				Type: mendv1.WorkloadClusterReachable, Status: "True", Reason: mendv1.ReachableReason,
+			}}
+		})
+		if !w.outage.Began.IsZero() {
+			t.Errorf("in reconcile %d the outage began at %s, which this process cannot know", at, w.outage.Began)
 		}
 	}
 }

@@ -146,7 +146,7 @@ func (state *observed) stateLink() {
 	switch state.unreachable = state.before.unreachable; {
 	case state.Link == health.Up:
 		state.unreachable = time.Time{}
-	case state.before.reach.Status == metav1.ConditionTrue && state.unreachable.IsZero():
+	case state.before.up: // reach may be True from before this process started
 		state.unreachable = state.Now
 	}
 	state.outage = health.Outage{

@@ -81,7 +81,7 @@ func signalled(plan *Plan, now time.Time) map[types.UID][]rule.Blocker {
 func (r *Reconciler) reported(state *observed, plan *Plan, same bool) []*place.Target {
 	targets := make([]*place.Target, len(plan.Decisions))
 	for i, decision := range plan.Decisions {
-		target, host := decision.Target, &bmov1alpha1.BareMetalHost{}
+		target, host := decision.Target, &noHost
 		if state.placed.hosts {
 			host = r.hosts.of(target.Machine)
 		}

@@ -118,7 +118,7 @@ func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 	targets := w.Targets
 	w.Targets, w.view = nil, workload.Seen(health.Up, nil)
 	for _, target := range targets {
-		w.add(&Target{Machine: target.Machine})
+		w.add(Target{Machine: target.Machine})
 	}
 	c := ConditionOf(statusAfter(w, decide(w), nil), mendv1.TargetsExclusive)
 	want := "* 1 of 2 targets are selected by MachineHealthCheck newer too: each acts by its own rules and limits, and one remediation " +

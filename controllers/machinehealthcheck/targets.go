@@ -63,18 +63,14 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error
 	if state.view.Link == health.Up {
 		state.identified = state.view.Identified()
 	}
-	targets := make([]Target, 0, len(list)) // one allocation
+	state.Targets = make([]*Target, 0, len(list))
 	for _, last := range same {
-		targets = append(targets, Target{Machine: last.Machine, last: last})
+		state.add(Target{Machine: last.Machine, last: last})
 	}
 	for machine := range changed {
 		if state.selector.Matches(labels.Set(machine.Labels)) {
-			targets = append(targets, Target{Machine: machine, last: find(machine.Name, state.before.targets, state.before.skipped)})
+			state.add(Target{Machine: machine, last: find(machine.Name, state.before.targets, state.before.skipped)})
 		}
-	}
-	state.Targets = make([]*Target, 0, len(list))
-	for i := range targets {
-		state.add(&targets[i])
 	}
 	inOrder := func(a, b *Target) int { return byName(a, b.Name) }
 	slices.SortFunc(state.Targets, inOrder)
@@ -102,8 +98,9 @@ func (r *Reconciler) noTemplateMatches(ctx context.Context, state *observed) boo
 	})
 }
 
-// add adds a target to the targets, or to the skipped machines.
-func (state *observed) add(target *Target) {
+// add adds a target to the targets, or to the skipped machines. If nothing has changed, it adds the target of the reconcile before: making
+// thousands of targets takes longer than judging them.
+func (state *observed) add(target Target) {
 	machine, last := target.Machine, target.last
 	switch {
 	case state.view.Link != health.Up:
@@ -118,11 +115,18 @@ func (state *observed) add(target *Target) {
 		target.OwnerKindSilent = !state.answering[owner.Kind]
 	}
 	leftAlone := len(LeftAloneBy(machine)) > 0
-	state.hear(target, leftAlone)
-	if leftAlone {
-		state.Skipped = append(state.Skipped, target)
+	state.hear(&target, leftAlone)
+	added := last
+	if state.sameFacts(&target, last) && last.OwnerKindSilent == target.OwnerKindSilent && len(last.Others)+len(target.Others) == 0 {
+		added.Request, added.Ownership, added.Cycle, added.Host, added.Unusable = nil, NoRequest, nil, nil, nil
 	} else {
-		state.Targets = append(state.Targets, target)
+		changed := target // a copy, so that target is not allocated on the heap
+		added = &changed
+	}
+	if leftAlone {
+		state.Skipped = append(state.Skipped, added)
+	} else {
+		state.Targets = append(state.Targets, added)
 	}
 }
 
@@ -153,13 +157,22 @@ func (state *observed) hear(target *Target, leftAlone bool) {
 func (r *Reconciler) observeNodes(ctx context.Context, state *observed) {
 	state.stateLink()
 	gone := r.findNodes(ctx, state)
-	for _, target := range slices.Concat(state.Targets, state.Skipped) {
-		known, last := knownOf(state, target, gone), target.last
-		if target.last = nil; last == nil || !state.sameRules() || last.Machine != target.Machine || last.Node != target.Node ||
-			last.OtherNode != target.OtherNode || last.OlderCheck != target.OlderCheck || last.Health.Node != known {
-			state.stateHealth(target, known, last)
-		} else {
-			target.Seen, target.Health, target.quiet, target.place = last.Seen, last.Health, last.quiet, last.place
+	for _, list := range [][]*Target{state.Targets, state.Skipped} {
+		for i, target := range list {
+			known, last := knownOf(state, target, gone), target.last
+			if target.Health != nil { // it is that of the reconcile before
+				if target.Health.Node == known {
+					continue
+				}
+				changed := *target // a copy: this reconcile may fail, and the next one needs the old target
+				changed.quiet, changed.place, last = nil, nil, target
+				list[i], target = &changed, &changed
+			}
+			if target.last = nil; state.sameFacts(target, last) && last.Health.Node == known {
+				target.Seen, target.Health, target.quiet, target.place = last.Seen, last.Health, last.quiet, last.place
+			} else {
+				state.stateHealth(target, known, last)
+			}
 		}
 	}
 }
@@ -180,6 +193,12 @@ func (state *observed) stateHealth(target *Target, known health.Node, last *Targ
 	if target.Seen.Reached.After(target.Health.AwaitedSince) {
 		target.Health.AwaitedSince = target.Seen.Reached
 	}
+}
+
+// sameFacts reports whether the verdict on target depends on the same objects and rules as that on last, which may be nil.
+func (state *observed) sameFacts(target, last *Target) bool {
+	return last != nil && state.sameRules() && last.Machine == target.Machine && last.Node == target.Node &&
+		last.OtherNode == target.OtherNode && last.OlderCheck == target.OlderCheck
 }
 
 // sameRules reports whether the reconcile before had the same rules about conditions.

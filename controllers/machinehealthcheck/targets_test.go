@@ -252,6 +252,24 @@ func TestWhichNodeAMachineHasDoesNotDependOnTheReconcileBefore(t *testing.T) {
 	})
 }
 
+func TestAnOwnerThatAnswersSpeaksForTheOthersOfItsKind(t *testing.T) {
+	f, r := newFleet(), &Reconciler{}
+	owned := func(machine *clusterv1.Machine) {
+		machine.OwnerReferences = []metav1.OwnerReference{{Kind: "TalosControlPlane", Name: "o", Controller: ptr.To(true)}}
+	}
+	silent := func() bool {
+		f.seen(t.Context(), t, r, noon)
+		return r.memory.of(types.NamespacedName{Namespace: "ns", Name: "check"}).targets[0].OwnerKindSilent
+	}
+	f.change("a", owned)
+	f.change("b", owned)
+	must.Is(t, true, silent(), "silent before an answer:")
+	f.change("b", func(machine *clusterv1.Machine) {
+		machine.Status.Conditions = []metav1.Condition{condition(OwnerRemediated, "False", "Scaling", "")}
+	})
+	must.Is(t, false, silent(), "silent after the answer for another machine:")
+}
+
 // The first reconcile of a check writes all machines: two versions of thousands would be in memory until it ends.
 func TestOfAMachineThatWasWrittenNoMoreIsKeptThanIsAsked(t *testing.T) {
 	r, w := reconciling(t, func(*clusterv1.MachineHealthCheck) {}), aCheck(a("m", health.Unhealthy))
