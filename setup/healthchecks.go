@@ -115,6 +115,7 @@ func (p *program) setUpNodeHealthChecks(service *crdgate.Service) error {
 	kinds := remediationrequest.NewKinds(own.GetCache(), p.GetAPIReader(), "", empty)
 	p.cached("", kinds.Cached)
 	p.nodeCache = own.GetClient()
+	kinds.AskFirst(remediationrequest.MayWatchAll(writer, p.GetRESTMapper()))
 	r := &nodehealthcheck.Reconciler{
 		Client: writer, Management: management, Live: p.GetAPIReader(), Mapper: p.GetRESTMapper(),
 		Kinds: kinds, Watches: kinds,

@@ -59,10 +59,12 @@ type Kinds interface {
 	// Readable reports whether objects of a kind can be read. If the kind is not installed the error is Missing, if reading is forbidden
 	// it is IsForbidden.
 	Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
-	// InUse returns the kinds, without those of templates, that can be read.
+	// InUse returns the kinds, without those of templates, that can be read and are watched or polled.
 	InUse() []schema.GroupVersionKind
 	// Unread returns the kinds, without those of templates, that are watched but cannot be read yet.
 	Unread() []schema.GroupVersionKind
+	// Polled reports whether a readable kind is in no cache, so that it has to be read from the API server again and again.
+	Polled(kind schema.GroupVersionKind) bool
 }
 
 // Watches are the Kinds of a manager: changes of their objects enqueue checks.

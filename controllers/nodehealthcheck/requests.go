@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -49,11 +50,18 @@ func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error
 func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*unstructured.Unstructured)) error {
 	for _, kind := range r.requestKinds() {
 		own := slices.ContainsFunc(kindsOf(state.check), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() })
-		list, err := r.list(ctx, kind)
+		list, listed, err := r.listRequests(ctx, kind)
 		if err != nil {
 			return err
 		}
+		if !listed {
+			state.unreadable[kind.GroupKind()] = true
+			continue
+		}
 		state.read[kind.GroupKind()] = true
+		if own && r.Kinds.Polled(kind) { // no change enqueues the check
+			state.facts.Recheck = state.facts.Now.Add(readRetry)
+		}
 		if own || state.released {
 			if err := r.upToDate(ctx, kind, list); err != nil {
 				state.awaits(kind, false)
@@ -79,14 +87,33 @@ type objectKey struct {
 	namespace, name string
 }
 
-// list returns the objects of a kind. They are shared with the cache: read only.
+// list returns the objects of a kind. They are shared with the cache (read only), or come from the API server if the kind is polled.
 func (r *Reconciler) list(ctx context.Context, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	from := client.Reader(r.Client)
+	if r.Kinds.Polled(kind) {
+		from = r.Live
+	}
+	if err := from.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
 	}
 	return list.Items, nil
+}
+
+// listRequests lists the requests of a kind. Listed is false, without an error, if a polled kind is gone or may not be listed any more,
+// so that this does not block other checks.
+func (r *Reconciler) listRequests(
+	ctx context.Context, kind schema.GroupVersionKind,
+) (list []unstructured.Unstructured, listed bool, err error) {
+	polled := r.Kinds.Polled(kind)
+	if list, err = r.list(ctx, kind); err == nil || !polled {
+		return list, err == nil, err
+	}
+	if _, unready := r.Kinds.Readable(ctx, kind); remediationrequest.Missing(unready) || apierrors.IsForbidden(unready) {
+		return nil, false, nil
+	}
+	return nil, false, err
 }
 
 func (r *Reconciler) requestKinds() []schema.GroupVersionKind {

@@ -205,7 +205,7 @@ func relapses(t *testing.T, delay time.Duration, change ...func(*fixture)) *fixt
 func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 	for name, happens := range map[string]func(*testing.T, time.Duration) *fixture{
 		"the remediator's role of before there were ladders does not let us patch": func(t *testing.T, delay time.Duration) *fixture {
-			return relapses(t, delay, func(k *fixture) { k.grants(withoutPatch(t)) })
+			return relapses(t, delay, func(k *fixture) { k.grants(shippedRole(t, "poison-pill-0.1")) })
 		},
 		"a later role does neither": func(t *testing.T, delay time.Duration) *fixture {
 			return relapses(t, delay, func(k *fixture) { k.grants(shippedRole(t, "self-node-remediation-0.8")) })

@@ -3,7 +3,6 @@ package nodehealthcheck
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,13 +97,6 @@ func shippedRole(t *testing.T, file string) *rbacv1.ClusterRole {
 	return r
 }
 
-// withoutPatch returns a role of the time before escalations, which does not let medik8s' operator patch requests.
-func withoutPatch(t *testing.T) *rbacv1.ClusterRole {
-	role := shippedRole(t, "fence-agents-remediation-0.2")
-	role.Rules[1].Verbs = []string{"get", "list", "watch", "create", "delete"}
-	return role
-}
-
 // grants gives the manager the rights of a remediator's role, but for Reboots and their templates, until revoke is called.
 func (k *fixture) grants(r *rbacv1.ClusterRole) (revoke func()) {
 	rights := map[string][]string{}
@@ -115,8 +107,11 @@ func (k *fixture) grants(r *rbacv1.ClusterRole) (revoke func()) {
 		}
 		rights[kind] = rule.Verbs
 	}
-	cached, live := granted{k.client, maps.Clone(rights), true}, granted{k.client, rights, false} // a cache keeps what it has read
+	cached, live := granted{k.client, rights, true}, granted{k.client, rights, false}
 	kinds := remediationrequest.NewKinds(k.informers, live, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+	kinds.AskFirst(func(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
+		return live.may("watch", kind) == nil, nil
+	})
 	k.r.Client, k.r.Live, k.r.Kinds, k.r.Watches = cached, live, kinds, kinds
 	k.r.Requests = &remediationrequest.Requests{Client: cached, Live: live}
 	return func() {
@@ -144,8 +139,9 @@ func (k *fixture) looks() (failed []string, again time.Duration) {
 
 // Releases of a remediator grant different rights. They were enough for medik8s' operator of the same time.
 func TestWhatRemediatorsGrantIsEnough(t *testing.T) {
-	for role, byName := range map[string]bool{
-		"self-node-remediation-0.8": false, "fence-agents-remediation-0.2": true, "fence-agents-remediation-0.3": false,
+	for role, polled := range map[string]bool{
+		"poison-pill-0.1": true, "self-node-remediation-0.4": true, "self-node-remediation-0.8": false,
+		"fence-agents-remediation-0.2": true, "fence-agents-remediation-0.3": false,
 	} {
 		t.Run(role, func(t *testing.T) {
 			delay := metav1.Duration{Duration: time.Minute}
@@ -165,8 +161,8 @@ func TestWhatRemediatorsGrantIsEnough(t *testing.T) {
 			if got := k.state("nhc"); !strings.Contains(got, "Enabled") {
 				t.Fatalf("the check is %s", got)
 			}
-			if soon := again > 0 && again <= 15*time.Second; soon != byName {
-				t.Errorf("the next reconcile is in %s; the template is read every 15 s: want %v", again, byName)
+			if soon := again > 0 && again <= 15*time.Second; soon != polled {
+				t.Errorf("the next reconcile is in %s; polled every 15 s: want %v", again, polled)
 			}
 			k.bad("b")
 			quiet("a node is bad", "Reboot/b")
@@ -182,7 +178,7 @@ func TestWhatRemediatorsGrantIsEnough(t *testing.T) {
 
 func TestATemplateThatMayBeReadOnlyByItsNameIsLookedAtAgain(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), check("nhc"))...)
-	k.grants(shippedRole(t, "fence-agents-remediation-0.2"))
+	k.grants(shippedRole(t, "poison-pill-0.1"))
 	if _, again := k.looks(); !strings.Contains(k.state("nhc"), "Disabled") || again > 15*time.Second {
 		t.Errorf("%s, looked at again in %s", k.state("nhc"), again)
 	}
@@ -193,11 +189,26 @@ func TestATemplateThatMayBeReadOnlyByItsNameIsLookedAtAgain(t *testing.T) {
 	}
 }
 
+// If requests may not be watched, the controller still sees what their remediators write.
+func TestARequestThatMayNotBeWatchedIsPolled(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.grants(shippedRole(t, "poison-pill-0.1"))
+	k.bad("b")
+	k.looks()
+	k.says("Processing", "True", "Rebooting", "")
+	k.deleteAll()
+	k.after(2 * time.Minute)
+	k.looks()
+	if len(k.made) != 2 {
+		t.Errorf("made %v, want the request again that somebody has deleted", k.made)
+	}
+}
+
 // Uninstalling a remediator removes its role and often keeps its CRDs. This must not block checks that do not use these kinds.
 func TestARemediatorWhoseRoleIsGoneHoldsUpItsOwnChecksAlone(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) }), check("rebooting"))...)
-	revoke := k.grants(shippedRole(t, "fence-agents-remediation-0.2"))
+	revoke := k.grants(shippedRole(t, "poison-pill-0.1"))
 	k.settle("rebooting")
 	revoke()
 	k.bad("b")
@@ -213,16 +224,40 @@ func TestARemediatorWhoseRoleIsGoneHoldsUpItsOwnChecksAlone(t *testing.T) {
 
 // The controller keeps the status entries of requests that it may not read any more, and does not create them again.
 func TestARequestThatMayNotBeReadAnyMoreIsNotMadeAgain(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	role := shippedRole(t, "fence-agents-remediation-0.2")
-	k.grants(role)
-	k.bad("b")
+	for name, restarts := range map[string]bool{"by the process that made it": false, "by the next process, which has read nothing": true} {
+		for _, role := range []string{"poison-pill-0.1", "fence-agents-remediation-0.2"} {
+			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+			revoke := k.grants(shippedRole(t, role))
+			k.bad("b")
+			k.looks()
+			if restarts {
+				revoke = k.grants(shippedRole(t, role))
+			} else if role != "poison-pill-0.1" {
+				continue // a watched kind stays in the cache
+			}
+			revoke()
+			k.after(2 * time.Minute)
+			k.looks()
+			if listed := k.check("nhc").Status.UnhealthyNodes; len(listed) != 1 || len(listed[0].Remediations) != 1 || len(k.made) != 1 {
+				t.Errorf("%s, %s: the status lists %+v; made %v", role, name, listed, k.made)
+			}
+		}
+	}
+}
+
+// Before a remediation of a control-plane node, the requests of all checks are read, also of kinds that came into use during the reconcile.
+func TestAPolledKindThatOnlyAnotherCheckNamesIsNotWatched(t *testing.T) {
+	k := newFixture(t, append(workers("a"), member("m1"), member("m2"), member("m3"), template("Reboot", "reboot", false),
+		template("Replace", "replace", false), check("rebooting"),
+		check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) }))...)
+	k.grants(shippedRole(t, "poison-pill-0.1"))
+	k.bad("m2")
 	k.looks()
-	k.grants(role)() // another process, which has read nothing
-	k.after(2 * time.Minute)
-	k.looks()
-	if listed := k.check("nhc").Status.UnhealthyNodes; len(listed) != 1 || len(listed[0].Remediations) != 1 || len(k.made) != 1 {
-		t.Errorf("the status lists %+v; made %v", listed, k.made)
+	k.wants("the other check has no request", "Replace/m2")
+	for kind := range k.informers.InformersByGVK {
+		if kind.Kind == "Reboot" {
+			t.Error("a kind is watched that may not be")
+		}
 	}
 }
 
@@ -230,7 +265,7 @@ func TestARequestThatMayNotBeReadAnyMoreIsNotMadeAgain(t *testing.T) {
 func TestALadderThatMayNotTellARemediatorToStopSaysSo(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
-	k.grants(withoutPatch(t))
+	k.grants(shippedRole(t, "poison-pill-0.1"))
 	k.bad("b")
 	k.looks()
 	k.after(6 * time.Minute)

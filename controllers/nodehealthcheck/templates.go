@@ -147,7 +147,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, t *Te
 		err := fmt.Errorf("remediation template %q not found, it is namespaced, but no namespace is provided", t.Name)
 		return TemplateNotFound(t, err), nil
 	}
-	return r.readTemplate(ctx, state, t, byName)
+	return r.readTemplate(ctx, state, t, byName || r.Kinds.Polled(gvk))
 }
 
 // unusable returns why a template disables the check if err says that it, or a kind, is missing or forbidden; otherwise it returns err.
@@ -163,8 +163,8 @@ func (state *observed) unusable(t *Template, kind string, err error) (Disabled, 
 	return Disabled{}, err
 }
 
-// readTemplate reads the template itself. If it cannot be watched, it is read live, and again after readRetry: Self Node Remediation before
-// v0.8 and Fence Agents Remediation before v0.3 allow only get, which is all that medik8s' operator needed.
+// readTemplate reads the template itself. If it cannot be watched, it is read live, and again after readRetry: Poison Pill, Self Node
+// Remediation before v0.8 and Fence Agents Remediation before v0.3 allow only get, which is all that medik8s' operator needed.
 func (r *Reconciler) readTemplate(ctx context.Context, state *observed, t *Template, live bool) (Disabled, error) {
 	from := client.Reader(r.Client)
 	if live {

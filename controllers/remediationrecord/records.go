@@ -1,10 +1,12 @@
 package remediationrecord
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -14,7 +16,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -111,7 +112,8 @@ func (r *Records) Begin(ctx context.Context, kind string, record *mendv1.Remedia
 
 // write returns the record that record names, or creates one if that is not open. If the name of the new record is taken by a record that
 // has ended, is of another remediation or was created by another client, write hashes the UID of that record into the next name. It deletes
-// an open record of this remediation that has not begun and has another cause or requester, since a spec never changes.
+// an open record of this remediation that has not begun and has another spec, since a spec never changes and the check may have found
+// something else.
 func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, since string) (*mendv1.RemediationRecord, error) {
 	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
 		return nil, err
@@ -138,8 +140,7 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 			other = string(there.UID)
 			continue
 		}
-		sameReason := there.Spec.Cause == fresh.Spec.Cause && equality.Semantic.DeepEqual(there.Spec.Requester, fresh.Spec.Requester)
-		if there.Status.Begun != nil || sameReason {
+		if there.Status.Begun != nil || sameDecision(there.Spec, fresh.Spec) {
 			return there, r.attempt(ctx, there)
 		}
 		unchanged := client.Preconditions{UID: &there.UID, ResourceVersion: &there.ResourceVersion}
@@ -166,6 +167,15 @@ func openRecord(record *mendv1.RemediationRecord, now time.Time) *mendv1.Remedia
 func sameRemediation(there, fresh *mendv1.RemediationRecord) bool {
 	about := TargetOf(there) == TargetOf(fresh) && there.Spec.Remediator == fresh.Spec.Remediator
 	return about && there.Open() && there.DeletionTimestamp.IsZero() && madeBy(there) == ""
+}
+
+// sameDecision reports whether two specs are stored the same, with times in seconds, apart from the time of the decision and the counts of
+// the check, which change with other targets.
+func sameDecision(a, b mendv1.RemediationRecordSpec) bool {
+	a.Decided, a.Counts = b.Decided, b.Counts
+	stored, err := json.Marshal(a)
+	fresh, err2 := json.Marshal(b)
+	return err == nil && err2 == nil && bytes.Equal(stored, fresh)
 }
 
 // known returns the open record that a request of this remediation carries; nil if no request carries one.

@@ -212,6 +212,19 @@ func TestARemediationHasOneRecord(t *testing.T) {
 				t.Errorf("its record says %q", record.Spec.Cause)
 			}
 		}, 1},
+		"its evidence or its host is another one when it is tried again": {func(s *shelf) {
+			s.begins(ctx, about("w1", "1"), "a")
+			again := about("w1", "1")
+			again.Spec.Evidence = []mendv1.RecordEvidence{{Type: "Ready", Status: "False", Since: new(metav1.NewTime(noon))}}
+			again.Spec.Target.Host = &mendv1.RecordRef{Kind: hostKind, Name: "host-7"}
+			record := s.begins(ctx, again, "a")
+			must.Equal(t, again.Spec.Target, record.Spec.Target, "the target")
+			must.Is(t, 1, len(record.Spec.Evidence), "findings")
+			again.Spec.Evidence[0].Since = new(metav1.NewTime(noon.Add(time.Minute)))
+			if record := s.begins(ctx, again, "a"); !record.Spec.Evidence[0].Since.Equal(again.Spec.Evidence[0].Since) {
+				t.Errorf("its record says that it is unhealthy since %s", record.Spec.Evidence[0].Since)
+			}
+		}, 1},
 		"what was found is another thing, and it was begun": {func(s *shelf) {
 			first := s.begins(ctx, about("w1", "1"), "a")
 			s.Began(ctx, first, nil)

@@ -38,6 +38,7 @@ type Kinds[T client.Object] struct {
 	namespace string
 	empty     func() T
 	listeners []*listener[T]
+	mayWatch  MayWatch // nil: all may be watched
 	clock     clock.PassiveClock
 
 	mu    sync.Mutex // not held while a watch begins: see begin
@@ -50,6 +51,7 @@ type known struct {
 	informer  cache.Informer // nil until all listeners have it
 	begun     int            // the number of its watch, in the order in which watches began
 	beginning bool           // a goroutine is beginning the watch; until then the kind is not ready
+	polled    bool           // see Polled
 	absent    error          // why the list at asked failed; nil if the kind is installed
 	asked     time.Time
 }
@@ -137,8 +139,8 @@ func (k *Kinds[T]) now(kind schema.GroupVersionKind) known {
 	return known{}
 }
 
-// Readable reports whether the objects of a kind can be read from the cache. It begins no watch. The error satisfies Missing if the kind is
-// not installed, and apierrors.IsForbidden if it may not be listed.
+// Readable reports whether the objects of a kind can be read: from the cache or, if the kind is polled, from the API server. It begins no
+// watch. The error satisfies Missing if the kind is not installed, and apierrors.IsForbidden if it may not be listed.
 func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	now := k.now(kind)
 	if now.informer != nil || now.beginning { // without a request: thousands of checks may call this while a controller starts
@@ -158,18 +160,34 @@ func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (
 		})
 		entry.absent, entry.asked = err, now
 	}
+	if Missing(err) || apierrors.IsForbidden(err) { // when a remediator is uninstalled, its role goes, but its CRDs often stay
+		entry.polled = false
+	}
 	k.mu.Unlock()
-	return false, err
+	if err != nil || k.mayWatch == nil {
+		return false, err
+	}
+	may, err := k.mayWatch(ctx, kind)
+	if err != nil {
+		return false, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.of(kind).polled = !may
+	return !may, nil
 }
 
-// Watch begins to watch a kind that may be listed, unless the kind is watched already. It does not wait for the first list. Until then the
-// kind is not readable; then the listeners get an event for each listed object.
+// Watch begins to watch a kind that may be listed, unless the kind is watched already or is polled. It does not wait for the first list.
+// Until then the kind is not readable; then the listeners get an event for each listed object.
 func (k *Kinds[T]) Watch(ctx context.Context, kind schema.GroupVersionKind) error {
+	if k.Polled(kind) {
+		return nil
+	}
 	_, err := k.begin(ctx, kind)
 	return err
 }
 
-// Ready is Readable, but also begins to watch the kind if it is not watched.
+// Ready is Readable, but also begins to watch the kind if it is neither watched nor polled.
 func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	ready, err := k.Readable(ctx, kind)
 	if ready || err != nil {
@@ -269,13 +287,13 @@ func (k *Kinds[T]) kinds(matches func(schema.GroupVersionKind, *known) bool) []s
 	return kinds
 }
 
-// InUse returns, sorted, the kinds of requests whose watch has synced. Of several versions of a kind it returns the one
+// InUse returns, sorted, the kinds of requests that are polled or whose watch has synced. Of several versions of a kind it returns the one
 // whose watch began last, because the versions that checks used before may soon not be served any more.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	begun := map[schema.GroupVersionKind]int{}
 	kinds := k.kinds(func(kind schema.GroupVersionKind, entry *known) bool {
 		begun[kind] = entry.begun
-		return !isTemplate(kind) && entry.synced()
+		return !isTemplate(kind) && (entry.synced() || entry.polled)
 	})
 	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { // CompactFunc needs the versions of a kind next to each other
 		return cmp.Or(

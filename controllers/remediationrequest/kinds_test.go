@@ -9,6 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -142,6 +145,68 @@ func TestKindsOfWhichThereAreMarkedObjectsAreDiscovered(t *testing.T) {
 	k.live = objects.Build()
 	must.Do(t, k.Discover(t.Context(), lists, client.HasLabels{"our-mark"}, client.HasLabels{"their-mark"}))
 	must.Equal(t, []schema.GroupVersionKind{ours, theirs, reboot}, k.InUse(), "InUse()")
+}
+
+// A check also waits for the kinds that other checks name, and such a kind may be polled.
+func TestAKindThatMayNotBeWatchedIsPolledUntilItMay(t *testing.T) {
+	for name, look := range map[string]func(*Kinds[*Metadata]) (bool, error){
+		"by who uses it": func(k *Kinds[*Metadata]) (bool, error) { return k.Ready(context.Background(), things) },
+		"by who waits for it": func(k *Kinds[*Metadata]) (bool, error) {
+			_, err := k.Readable(t.Context(), things)
+			err = errors.Join(err, k.Watch(t.Context(), things))
+			ready, again := k.Readable(t.Context(), things)
+			return ready, errors.Join(err, again)
+		},
+	} {
+		k := kindsOf(t, things)
+		w, may := watchesOf(k), false
+		k.AskFirst(func(context.Context, schema.GroupVersionKind) (bool, error) { return may, nil })
+		for _, row := range []struct {
+			may     bool
+			watches int
+		}{{false, 0}, {false, 0}, {true, 1}, {false, 1}} { // what is watched is not asked about again
+			may = row.may
+			ready, err := look(k)
+			if err != nil || !ready || w.watches != row.watches || k.Polled(things) != (row.watches == 0) {
+				t.Errorf("%s, may watch: %v; ready %v, %v, %d watches, polled %v", name, may, ready, err, w.watches, k.Polled(things))
+			}
+			must.Equal(t, []schema.GroupVersionKind{things}, k.InUse(), "%s, in use", name)
+		}
+	}
+}
+
+func TestWhetherAKindMayBeWatchedIsAskedOfTheAPIServer(t *testing.T) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(things, meta.RESTScopeNamespace)
+	for name, row := range map[string]struct {
+		allowed bool
+		err     error
+		want    bool
+		fails   bool
+	}{
+		"it may":                          {allowed: true, want: true},
+		"it may not":                      {allowed: false, want: false},
+		"it may not be asked":             {err: apierrors.NewForbidden(schema.GroupResource{}, "", nil), want: true},
+		"the API server does not respond": {err: errors.New("timeout"), fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := authorizationv1.ResourceAttributes{}
+			c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
+					review := obj.(*authorizationv1.SelfSubjectAccessReview)
+					asked, review.Status.Allowed = *review.Spec.ResourceAttributes, row.allowed
+					return row.err
+				},
+			}).Build()
+			got, err := MayWatchAll(c, mapper)(context.Background(), things)
+			if got != row.want || (err != nil) != row.fails {
+				t.Errorf("got %v, %v", got, err)
+			}
+			if diff := cmp.Diff(authorizationv1.ResourceAttributes{Verb: "watch", Group: "example.org", Version: "v1", Resource: "things"}, asked); diff != "" {
+				t.Errorf("asked (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 // Thousands of checks may name a kind that is not installed, and each looks for it every half minute.

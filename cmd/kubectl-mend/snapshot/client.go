@@ -221,7 +221,7 @@ func (s *Snapshot) Installed(_ context.Context, crd string) (bool, error) {
 }
 
 // Kinds gives the controllers the kinds of templates and requests of a snapshot, in place of remediationrequest.Kinds. It reads a kind when
-// a controller asks for it, and watches nothing.
+// a controller asks for it, and watches and polls nothing.
 type Kinds[T client.Object] struct {
 	*Snapshot
 
@@ -236,6 +236,9 @@ func (k *Kinds[T]) Source(handler.TypedEventHandler[T, reconcile.Request]) ctrls
 
 // Unread returns nil.
 func (k *Kinds[T]) Unread() []schema.GroupVersionKind { return nil }
+
+// Polled returns false.
+func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
 
 // Ready returns true if the kind was read. The error satisfies remediationrequest.Missing if the kind is not installed, and
 // apierrors.IsForbidden if the user may not list it.

@@ -193,7 +193,7 @@ func TestTheRecordOfARequestThatIsDeletedAtOnceSaysThatItBegan(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.Expect(s.requested()()).To(BeEmpty())
 		s.Expect(s.recorded()).To(ConsistOf(HaveField("Status", And(
-			HaveField("Outcome", mendv1.RecordHealed)))))
+			HaveField("Begun", Not(BeNil())), HaveField("Outcome", mendv1.RecordHealed)))))
 	})
 }
 
