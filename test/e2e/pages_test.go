@@ -298,7 +298,10 @@ spec: {strategy: {type: Reboot, retryLimit: 1, timeoutSeconds: 600}}
 	Eventually(func(g Gomega) {
 		list, of := &mendv1.RemediationRecordList{}, client.MatchingLabels{mendv1.RecordTargetLabel: string(m.UID)}
 		g.Expect(here.List(ctx, list, client.InNamespace(m.Namespace), of)).To(Succeed())
-		g.Expect(list.Items).To(ContainElement(HaveField("Status.Outcome", mendv1.RecordHealed)))
+		g.Expect(list.Items).To(ContainElement(And( // earlier specs have left records of the same Machine
+			HaveField("Status.Outcome", mendv1.RecordHealed),
+			HaveField("Status.Requests", ContainElement(HaveField("UID", string(rem.GetUID())))),
+		)))
 	}).Should(Succeed())
 	return rem.GetName()
 }
