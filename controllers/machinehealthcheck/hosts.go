@@ -163,7 +163,7 @@ type hostsByMachine struct{ sync.Map }
 
 func (hosts *hostsByMachine) note(bmh *bmov1alpha1.BareMetalHost) { hosts.Store(consumerOf(bmh), bmh) }
 
-// drop drops bmh. If another host has taken its machine since, it stays.
+// drop forgets bmh, unless another host is reported for its machine by now.
 func (hosts *hostsByMachine) drop(bmh *bmov1alpha1.BareMetalHost) {
 	if known, _ := hosts.Load(consumerOf(bmh)); known != nil && known.(*bmov1alpha1.BareMetalHost).Name == bmh.Name {
 		hosts.CompareAndDelete(consumerOf(bmh), known)

@@ -22,8 +22,8 @@ const taken = "golden="
 
 // written are pages whose outputs other tests write.
 var written = map[string]string{
-	"docs/cli/claim.md":     "cmd/kubectl-mend/command/claim_docs_test.go",
-	"docs/cli/remediate.md": "cmd/kubectl-mend/command/byhand_docs_test.go",
+	"docs/cli/claim.md":     "cmd/kubectl-mend/command/claim_test.go",
+	"docs/cli/remediate.md": "cmd/kubectl-mend/command/byhand_test.go",
 }
 
 // This test writes the outputs that name their golden file, so that the pages follow changes of the layout. An empty block gets the whole

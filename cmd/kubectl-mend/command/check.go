@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
@@ -63,7 +64,7 @@ func (o *Options) missing(ctx context.Context) ([]string, error) {
 	missing := missingKinds(func(crd string) bool {
 		resource, group, _ := strings.Cut(crd, ".")
 		_, err := a.Snapshot.RESTMapper().KindFor(schema.GroupVersionResource{Group: group, Resource: resource})
-		return err == nil
+		return !meta.IsNoMatchError(err) // after any other error the kind may be installed, and your missing rights report the error
 	})
 	missing = append(missing, missingManagers(a.Managers.All)...)
 	if doubt := a.Managers.Doubt(); doubt != "" {

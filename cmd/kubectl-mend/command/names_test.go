@@ -207,29 +207,61 @@ func TestTheClockOfTheServerCounts(t *testing.T) {
 		"where both agree that of this machine is finer":   {"Thu, 01 Jan 2026 12:00:00 GMT", here, ""},
 		"two seconds are nothing":                          {"Thu, 01 Jan 2026 12:00:02 GMT", here, ""},
 		"in neither direction":                             {"Thu, 01 Jan 2026 11:59:57 GMT", here, ""},
-		"a machine that is behind":                         {"Thu, 01 Jan 2026 12:00:45 GMT", here.Add(45 * time.Second), "warning: the clock of this machine is 45s behind that of"},
-		"a machine that is ahead":                          {"Thu, 01 Jan 2026 11:59:00 GMT", here.Add(-time.Minute), "warning: the clock of this machine is 1m0s ahead of that of"},
+		"a machine that is behind":                         {"Thu, 01 Jan 2026 12:00:45 GMT", here.Add(44500 * time.Millisecond), "warning: the clock of this machine is 45s behind that of"},
+		"a machine that is ahead":                          {"Thu, 01 Jan 2026 11:59:00 GMT", here.Add(-59500 * time.Millisecond), "warning: the clock of this machine is 1m0s ahead of that of"},
 		"who says no time is not believed to have another": {"", here, ""},
 		"nor who says nonsense":                            {"tomorrow", here, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var errOut bytes.Buffer
 			c := &serverClock{PassiveClock: clocktesting.NewFakePassiveClock(here), warn: &errOut}
-			for _, date := range []string{tc.date, "Thu, 01 Jan 2026 12:30:00 GMT"} { // the first answer counts
+			ask := func(date string) {
 				answered := snapshot.RoundTripper(func(*http.Request) (*http.Response, error) {
 					return &http.Response{Header: http.Header{"Date": {date}}, Body: http.NoBody}, nil
 				})
 				response, err := c.watch(answered).RoundTrip(nil)
 				must.Do(t, err)
 				_ = response.Body.Close()
-				if got := c.Now(); !got.Equal(tc.want) {
-					t.Errorf("after %q it is %s, want %s", date, got, tc.want)
-				}
+			}
+			broken := snapshot.RoundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("the line is down") })
+			if response, err := c.watch(broken).RoundTrip(nil); err == nil {
+				_ = response.Body.Close()
+				t.Error("the error is lost")
+			}
+			if !c.Now().Equal(here) {
+				t.Error("before the first answer it is another time already")
+			}
+			ask(tc.date)
+			if got := c.Now(); !got.Equal(tc.want) {
+				t.Errorf("it is %s, want %s", got, tc.want)
 			}
 			if got := errOut.String(); !strings.HasPrefix(got, tc.says) || strings.Count(got, "warning") != strings.Count(tc.says, "warning") {
 				t.Errorf("it says %q", got)
 			}
+			if tc.says != "" {
+				ask("Thu, 01 Jan 2026 12:30:00 GMT")
+				if got := c.Now(); !got.Equal(tc.want) {
+					t.Errorf("in the middle of it the time becomes %s", got)
+				}
+			}
 		})
+	}
+}
+
+func TestASlowAnswerIsNoOtherTime(t *testing.T) {
+	var errOut bytes.Buffer
+	here := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
+	c := &serverClock{PassiveClock: here, warn: &errOut}
+	slow := snapshot.RoundTripper(func(*http.Request) (*http.Response, error) {
+		answer := &http.Response{Header: http.Header{"Date": {here.Now().Format(http.TimeFormat)}}, Body: http.NoBody}
+		here.SetTime(here.Now().Add(20 * time.Second))
+		return answer, nil
+	})
+	response, err := c.watch(slow).RoundTrip(nil)
+	must.Do(t, err)
+	_ = response.Body.Close()
+	if errOut.Len() > 0 || !c.Now().Equal(here.Now()) {
+		t.Errorf("it is %s: %s", c.Now(), &errOut)
 	}
 }
 

@@ -170,25 +170,32 @@ func (c *serverClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 // watch learns the API server's time from the first answer.
 func (c *serverClock) watch(next http.RoundTripper) http.RoundTripper {
 	return snapshot.RoundTripper(func(request *http.Request) (*http.Response, error) {
+		asked := c.PassiveClock.Now()
 		response, err := next.RoundTrip(request)
 		if err == nil {
-			c.first.Do(func() { c.learn(response.Header.Get("Date")) })
+			c.first.Do(func() { c.learn(response.Header.Get("Date"), asked) })
 		}
 		return response, err
 	})
 }
 
-func (c *serverClock) learn(said string) {
+// learn compares the Date header of an answer with the time on this machine, from the request (asked) to now. If the header is further than
+// `tolerated` outside, learn warns, and the clock follows the API server.
+func (c *serverClock) learn(said string, asked time.Time) {
 	date, err := http.ParseTime(said)
-	ahead := date.Add(time.Second / 2).Sub(c.PassiveClock.Now()) // the header leaves out the fraction of the second
-	if err != nil || ahead.Abs() <= tolerated {
+	second, answered, differs := date.Add(time.Second), c.PassiveClock.Now(), "behind"
+	var ahead time.Duration
+	switch {
+	case err != nil:
+		return
+	case second.Add(tolerated).Before(asked):
+		ahead, differs = second.Sub(asked), "ahead of"
+	case date.After(answered.Add(tolerated)):
+		ahead = date.Sub(answered)
+	default:
 		return
 	}
 	c.ahead.Store(int64(ahead))
-	differs := "behind"
-	if ahead < 0 {
-		differs = "ahead of"
-	}
 	_, _ = fmt.Fprintf(c.warn, "warning: the clock of this machine is %s %s that of the API server, which is the one that counts here\n",
 		ahead.Abs().Round(time.Second), differs)
 }
